@@ -1,0 +1,130 @@
+"""The Python interface: the same words as the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.prediction import Prediction, run
+from perfmodel.question import Options, resolve
+from perfmodel.specs import catalog
+from perfmodel.specs.types import Model, System, Traffic
+
+Changes = Mapping[str, Any] | Sequence[str]
+
+
+def _changes(set: Changes) -> list[str]:
+    return [f"{path}={value}" for path, value in set.items()] if isinstance(set, Mapping) else list(set)
+
+
+def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -> Prediction:
+    """Answer one question.
+
+    Parameters
+    ----------
+    model : str or Model
+        Name, alias, Hugging Face id, path, or a loaded architecture.
+    on : str
+        System, with ``:key=value,...`` for the plan.
+    set : mapping or sequence of str
+        Changes by path: ``{"system.memory.hbm.bandwidth": "+20%"}``.
+    **options
+        ``plan tp pp ep dp engine precision kv_precision traffic prompt output concurrency``.
+
+    Returns
+    -------
+    Prediction
+        Times in s, rates in 1/s, sizes in B.
+
+    Raises
+    ------
+    UserError
+        Where the question cannot be answered as asked; one line that names the fix.
+
+    Examples
+    --------
+    >>> answer = predict("llama-3.1-8b", on="dgx-h100", tp=1, prompt=1024, output=1024)
+    >>> answer.fits
+    True
+    """
+    return run(resolve(model, on, Options(**options), _changes(set)))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same question, side by side."""
+
+    answers: tuple[Prediction, ...]
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame, one row an answer."""
+        import pandas as pd
+
+        return pd.DataFrame([answer.row() for answer in self.answers])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        from perfmodel.outputs.tables import shared
+
+        return {
+            "answers": [answer.to_dict() for answer in self.answers],
+            "assumed": shared([answer.assumed for answer in self.answers]),
+            "warnings": shared([answer.warnings for answer in self.answers]),
+        }
+
+    def explain(self, metric: str = "tpot_s") -> str:
+        """Return how a metric came about for each answer."""
+        return "\n".join(f"{answer.scenario.system.name}\n{answer.explain(metric)}" for answer in self.answers)
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.tables import comparison_text
+
+        return comparison_text(self.answers)
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.tables import comparison_html
+
+        return comparison_html(self.answers)
+
+
+def compare(model: str | Model, *, on: Sequence[str], set: Changes = (), **options: Any) -> Comparison:
+    """Answer the same question on several systems.
+
+    Parameters
+    ----------
+    model : str or Model
+        As in :func:`predict`.
+    on : sequence of str
+        Systems, each with ``:key=value,...`` if wanted.
+    set : mapping or sequence of str
+        Changes by path; ``SYSTEM:PATH`` or ``#2:PATH`` changes one of them only.
+    **options
+        As in :func:`predict`.
+
+    Returns
+    -------
+    Comparison
+    """
+    from perfmodel.question import split_changes
+
+    systems = list(on)
+    each = split_changes(systems, _changes(set))
+    return Comparison(
+        tuple(run(resolve(model, system, Options(**options), mine)) for system, mine in zip(systems, each, strict=True))
+    )
+
+
+def system(name: str, engine: str | None = None) -> System:
+    """Load a system by name, alias or path."""
+    return catalog.load_system(name, engine)[0]
+
+
+def model(name: str) -> Model:
+    """Load an architecture by name, alias, Hugging Face id or path."""
+    return catalog.load_model(name)
+
+
+def traffic(name: str) -> Traffic:
+    """Load a traffic by name or path."""
+    return catalog.load_traffic(name)

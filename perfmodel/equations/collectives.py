@@ -1,0 +1,305 @@
+"""Collectives, topologies and point-to-point hops."""
+
+from __future__ import annotations
+
+from perfmodel.equation import equation
+from perfmodel.numerics import Number, ceil_div, floor, log, maximum, minimum, switch_at
+
+_THAKUR = "Thakur et al. 2005, doi:10.1177/1094342005051521"
+_SHIP = "SHIP (MLSys 2026), reconstructed"
+
+
+@equation(symbol=r"t_{hop}", unit="s", source="Hockney 1994, doi:10.1016/S0167-8191(06)80021-9")
+def hop_time(*, message: Number, hops: Number, latency: Number, bandwidth: Number) -> Number:
+    r"""Point-to-point transfer, alpha-beta form.
+
+    Parameters
+    ----------
+    message : Number
+        Payload [B].
+    hops : Number
+        Links on the way [1].
+    latency : Number
+        Of one hop [s].
+    bandwidth : Number
+        Of the path, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return hops * latency + message / bandwidth
+
+
+@equation(symbol=r"t_{ring}", unit="s", source=f"{_THAKUR}, ring")
+def ring_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, bandwidth: Number) -> Number:
+    r"""All-reduce around a ring: reduce-scatter, then all-gather.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    hop_latency : Number
+        Latency of one step [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    return 2 * (ranks - 1) * hop_latency + 2 * (ranks - 1) / ranks * message / bandwidth
+
+
+@equation(symbol=r"\alpha_n", unit="s", source="latency of a call rises with the logarithm of its ranks; fitted")
+def call_latency(*, base: Number, growth: Number, ranks: Number) -> Number:
+    r"""Fixed time of a collective call; per call, not per hop.
+
+    Parameters
+    ----------
+    base : Number
+        For two ranks [s].
+    growth : Number
+        Relative rise each time that the ranks double [1].
+    ranks : Number
+        Chips [1].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    return minimum(1.0, ranks - 1) * base * (1 + growth * maximum(0.0, log(ranks) / log(2.0) - 1))
+
+
+@equation(symbol=r"t_{one}", unit="s", source="one-shot: every chip reads the whole message of every other")
+def one_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Number:
+    r"""All-reduce in one exchange.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    latency : Number
+        Of the call [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return latency + (ranks - 1) * message / bandwidth
+
+
+@equation(symbol=r"t_{two}", unit="s", source=f"{_THAKUR}, reduce-scatter and all-gather")
+def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Number:
+    r"""All-reduce in two exchanges.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    latency : Number
+        Of the call [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return latency + 2 * (ranks - 1) / ranks * message / bandwidth
+
+
+@equation(symbol=r"t_{AR}", unit="s", source="the engine changes its algorithm at a message size")
+def switched_all_reduce(*, message: Number, threshold: Number, small: Number, large: Number) -> Number:
+    r"""All-reduce as an engine runs it.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    threshold : Number
+        Size from which the second algorithm is used [B].
+    small, large : Number
+        Times of the two algorithms [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return switch_at(message, threshold, small, large)
+
+
+@equation(symbol=r"t_{AR}", unit="s", source=f"{_SHIP} from its knees: 50 % at 32 KiB, 90 % at 80 KiB")
+def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number, exponent: Number) -> Number:
+    r"""All-reduce of 8 to 64 LPUs: the p-norm of latency and wire time.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    latency : Number
+        Time of an empty message [s].
+    bandwidth : Number
+        Rate of a very large message [B/s].
+    exponent : Number
+        How sharply one gives way to the other [1].
+
+    Returns
+    -------
+    Number
+        Time; monotone in the message [s].
+
+    Notes
+    -----
+    An alpha-beta line through the 50 % knee gives 71 % at 80 KiB, where 90 % is published.
+    """
+    return (latency**exponent + (message / bandwidth) ** exponent) ** (1 / exponent)
+
+
+@equation(symbol=r"\eta_{AR}", unit="1", source="wire time over time")
+def saturation(*, message: Number, time: Number, bandwidth: Number) -> Number:
+    r"""Share of the peak that a collective reaches.
+
+    Parameters
+    ----------
+    message : Number
+        Payload [B].
+    time : Number
+        Of the collective [s].
+    bandwidth : Number
+        Peak [B/s].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return message / (time * bandwidth)
+
+
+@equation(symbol=r"L_{cut}", unit="1", source=f"{_SHIP}: 4 links to each of the 4 next nodes; reproduces Table 1")
+def quadfour_cut_links(*, skipped: Number) -> Number:
+    r"""Links that still cross a cut of a QuadFour chain past dead nodes.
+
+    Parameters
+    ----------
+    skipped : Number
+        Consecutive nodes that are down [1].
+
+    Returns
+    -------
+    Number
+        Links, one way; 0 from four dead nodes on [1].
+    """
+    alive = maximum(0.0, 4 - skipped)
+    return 4 * alive * (alive + 1) / 2
+
+
+@equation(symbol=r"BW_{cut}", unit="B/s", source=f"{_SHIP}, Table 1")
+def quadfour_forward_bandwidth(*, skipped: Number, port_bandwidth: Number) -> Number:
+    r"""Forward bandwidth of a QuadFour chain past dead nodes.
+
+    Parameters
+    ----------
+    skipped : Number
+        Consecutive nodes that are down [1].
+    port_bandwidth : Number
+        Payload of one port, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Bandwidth, one direction [B/s].
+    """
+    alive = maximum(0.0, 4 - skipped)
+    return 4 * alive * (alive + 1) / 2 * port_bandwidth
+
+
+@equation(symbol=r"D", unit="1", source=f"{_SHIP}: ring of nodes with 4 neighbours forward and backward")
+def quadfour_ring_diameter(*, nodes: Number) -> Number:
+    r"""Most hops between two LPUs of a ring of nodes.
+
+    Parameters
+    ----------
+    nodes : Number
+        Nodes of 8 LPUs [1].
+
+    Returns
+    -------
+    Number
+        Hops; 3 for 9 nodes (72 LPUs), 5 for 17 (136 LPUs) [1].
+    """
+    return 2 * ceil_div(floor(nodes / 2), 4.0) + 1
+
+
+@equation(symbol=r"t_{sync}", unit="s", source="LIMINAL, arXiv:2507.14397, exposed synchronisation")
+def exposed_sync_time(*, layers: Number, per_layer: Number, latency: Number) -> Number:
+    r"""Synchronisation that nothing hides.
+
+    Parameters
+    ----------
+    layers : Number
+        Layers [1].
+    per_layer : Number
+        Synchronisations a layer [1].
+    latency : Number
+        Of one synchronisation [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return layers * per_layer * latency
+
+
+@equation(symbol=r"BW_{hide}", unit="B/s", source="the rate at which wire time equals the time that hides it")
+def least_hiding_bandwidth(*, message: Number, ranks: Number, time: Number) -> Number:
+    r"""Least link bandwidth of a chip for which an overlapped all-reduce stays hidden.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    time : Number
+        Time that the collective may take [s].
+
+    Returns
+    -------
+    Number
+        Bandwidth, one direction [B/s].
+    """
+    return 2 * (ranks - 1) / ranks * message / time
+
+
+@equation(symbol=r"t_{exp}", unit="s", source=f"{_SHIP}: what the matrix product does not cover")
+def exposed_collective(*, collective: Number, hidden_behind: Number) -> Number:
+    r"""Part of a collective that sticks out of the work it overlaps.
+
+    Parameters
+    ----------
+    collective, hidden_behind : Number
+        Times of the collective and of the work [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(0.0, collective - hidden_behind)

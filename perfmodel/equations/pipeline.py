@@ -1,0 +1,201 @@
+"""Pipelines: balance, bubbles and the beat."""
+
+from __future__ import annotations
+
+from perfmodel.equation import equation
+from perfmodel.numerics import Number, ceil_div, maximum, minimum
+
+_SHIP = "SHIP (MLSys 2026), reconstructed"
+_GPIPE = "Huang et al. 2019 (GPipe), arXiv:1811.06965"
+
+
+@equation(symbol=r"L_s", unit="1", source="whole layers a stage; the fullest stage sets the pace")
+def layers_per_stage(*, layers: Number, stages: Number) -> Number:
+    r"""Layers of the fullest stage.
+
+    Parameters
+    ----------
+    layers : Number
+        Layers of the model [1].
+    stages : Number
+        Stages that hold layers [1].
+
+    Returns
+    -------
+    Number
+        Layers [1].
+    """
+    return ceil_div(layers, stages)
+
+
+@equation(symbol=r"\beta", unit="1", source=f"{_GPIPE}, section 2.3")
+def bubble_fraction(*, chunks: Number, stages: Number) -> Number:
+    r"""Share of a pipeline that idles while one prefill fills and drains it.
+
+    Parameters
+    ----------
+    chunks : Number
+        Pieces that follow each other through the pipeline [1].
+    stages : Number
+        Pipeline stages [1].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return (stages - 1) / (chunks + stages - 1)
+
+
+@equation(symbol=r"t_{fill}", unit="s", source=f"{_GPIPE}: chunks + stages - 1 beats")
+def pipeline_latency(*, chunks: Number, stages: Number, beat: Number) -> Number:
+    r"""Time for all pieces of a pass to leave a pipeline.
+
+    Parameters
+    ----------
+    chunks : Number
+        Pieces that follow each other [1].
+    stages : Number
+        Pipeline stages [1].
+    beat : Number
+        Time of a stage [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return (chunks + stages - 1) * beat
+
+
+@equation(symbol=r"b", unit="1", source=f"{_SHIP}: B_max = ceil(KV caches that fit / pipeline depth)")
+def microbatch_size(*, running: Number, stages: Number) -> Number:
+    r"""Sequences in one micro-batch when a pipeline is filled as far as it can be.
+
+    Parameters
+    ----------
+    running : Number
+        Sequences in the replica [1].
+    stages : Number
+        Pipeline stages [1].
+
+    Returns
+    -------
+    Number
+        Sequences, a whole number, at least 1 [1].
+    """
+    return maximum(1.0, ceil_div(running, stages))
+
+
+@equation(symbol=r"m", unit="1", source=f"{_SHIP}")
+def microbatches_in_flight(*, running: Number, batch: Number) -> Number:
+    r"""Micro-batches that the running sequences make up.
+
+    Parameters
+    ----------
+    running : Number
+        Sequences in the replica [1].
+    batch : Number
+        Sequences in a micro-batch [1].
+
+    Returns
+    -------
+    Number
+        Micro-batches, a whole number, at least 1 [1].
+    """
+    return maximum(1.0, ceil_div(running, batch))
+
+
+@equation(symbol=r"n_{beat}", unit="1", source=f"{_SHIP}: TPOT = max(PP, m) beats")
+def beats_per_token(*, stages: Number, in_flight: Number) -> Number:
+    r"""Beats between two tokens of a sequence.
+
+    Parameters
+    ----------
+    stages : Number
+        Pipeline stages [1].
+    in_flight : Number
+        Micro-batches in flight [1].
+
+    Returns
+    -------
+    Number
+        Beats [1].
+    """
+    return maximum(stages, in_flight)
+
+
+@equation(symbol=r"n_{chunk}", unit="1", source=f"{_SHIP}: decode first, then prefill up to the stage's token budget")
+def chunk_tokens(*, budget: Number, decode_tokens: Number, prompt: Number) -> Number:
+    r"""Prompt tokens that ride along with a decode micro-batch.
+
+    Parameters
+    ----------
+    budget : Number
+        Tokens a stage takes in one beat [1].
+    decode_tokens : Number
+        Of them taken by decoding [1].
+    prompt : Number
+        Prompt tokens [1].
+
+    Returns
+    -------
+    Number
+        Tokens, at least 1 [1].
+    """
+    return minimum(prompt, maximum(1.0, budget - decode_tokens))
+
+
+@equation(symbol=r"t_{imb}", unit="s", source="the slowest stage sets the beat")
+def stage_excess(*, layers: Number, head: Number) -> Number:
+    r"""Time by which the stages of embedding and head outlast those of the layers.
+
+    Parameters
+    ----------
+    layers, head : Number
+        Time of a stage of layers and of one of the head's [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(0.0, head - layers)
+
+
+@equation(symbol=r"PP_{V}", unit="1", source="SHIP: PP95 is 94 layers and one more stage")
+def head_stages(*, end_bytes: Number, stage_capacity: Number) -> Number:
+    r"""Pipeline stages that embedding and head take for themselves.
+
+    Parameters
+    ----------
+    end_bytes : Number
+        Weights of embedding and head [B].
+    stage_capacity : Number
+        Memory of a stage [B].
+
+    Returns
+    -------
+    Number
+        Stages [1].
+    """
+    return ceil_div(end_bytes, stage_capacity)
+
+
+@equation(symbol=r"n_{warm}", unit="1", source="Dataflow Is All You Need (MLSys 2026), BatchStreaming")
+def exposed_warm_ups(*, layers: Number, sequences: Number) -> Number:
+    r"""Pipeline fills of a pass without batch streaming: one a layer, but one in all for a single sequence.
+
+    Parameters
+    ----------
+    layers : Number
+        Layers of the model [1].
+    sequences : Number
+        Sequences in the batch [1].
+
+    Returns
+    -------
+    Number
+        Fills [1].
+    """
+    return 1 + (layers - 1) * minimum(1.0, maximum(0.0, sequences - 1))

@@ -1,0 +1,167 @@
+"""Steady state of a closed loop over prompt and output lengths."""
+
+from __future__ import annotations
+
+from perfmodel.equation import equation
+from perfmodel.numerics import Number, maximum, only_if
+
+_CONSERVATION = "work conservation of a closed loop: in one life of a request every other one is prefilled once"
+_LITTLE = "Little 1961, doi:10.1287/opre.9.3.383"
+
+
+@equation(symbol=r"\bar{c}_{dec}", unit="1", source="mean over the output tokens")
+def mean_decode_context(*, prompt: Number, output: Number) -> Number:
+    r"""Tokens in the cache of a sequence, averaged over its decode steps.
+
+    Parameters
+    ----------
+    prompt, output : Number
+        Tokens [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
+    return prompt + output / 2
+
+
+@equation(symbol=r"t_{int}", unit="s", source=_CONSERVATION)
+def interference_per_token(*, running: Number, occupancy: Number, output: Number) -> Number:
+    r"""Delay of a decode step by the prefills of the other requests.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    occupancy : Number
+        Time that one prefill takes from decoding [s].
+    output : Number
+        Output tokens a request [1].
+
+    Returns
+    -------
+    Number
+        Time a token [s].
+    """
+    return maximum(0.0, running - 1) * occupancy / maximum(1.0, output - 1)
+
+
+@equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for half of it on average")
+def join_wait(*, running: Number, step: Number) -> Number:
+    r"""Wait for the running step; none where nothing else runs.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    step : Number
+        Time of a step [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(0.0, running - 1) / maximum(1.0, running) * step / 2
+
+
+@equation(symbol=r"t_{adm}", unit="s", source=_LITTLE)
+def admission_wait(*, offered: Number, running: Number, service: Number) -> Number:
+    r"""Wait of a request for room in the KV cache.
+
+    Parameters
+    ----------
+    offered : Number
+        Concurrent requests sent to the replica [1].
+    running : Number
+        Of them in service [1].
+    service : Number
+        Time that a request spends in service [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return (offered / maximum(1.0, running) - 1) * service
+
+
+@equation(symbol=r"T_{req}", unit="s", source="TTFT, then a token every TPOT")
+def request_latency(*, ttft: Number, tpot: Number, output: Number) -> Number:
+    r"""Time from the request to its last token.
+
+    Parameters
+    ----------
+    ttft, tpot : Number
+        Time to first token; time per output token after it [s].
+    output : Number
+        Output tokens [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return ttft + (output - 1) * tpot
+
+
+@equation(symbol=r"X", unit="1/s", source=_LITTLE)
+def requests_per_second(*, concurrency: Number, latency: Number) -> Number:
+    r"""Requests that a closed loop finishes.
+
+    Parameters
+    ----------
+    concurrency : Number
+        Requests in the deployment, waiting ones included [1].
+    latency : Number
+        Time of a request [s].
+
+    Returns
+    -------
+    Number
+        Rate [1/s].
+    """
+    return concurrency / latency
+
+
+@equation(symbol=r"MFU", unit="1", source="Chowdhery et al. 2022 (PaLM), arXiv:2204.02311")
+def utilisation(*, rate: Number, work: Number, chips: Number, peak: Number) -> Number:
+    r"""Achieved share of a peak rate, of compute (MFU) or of memory bandwidth (MBU).
+
+    Parameters
+    ----------
+    rate : Number
+        Requests finished [1/s].
+    work : Number
+        FLOPs or bytes of a request, all chips together [FLOP or B].
+    chips : Number
+        Chips used [1].
+    peak : Number
+        Of one chip [FLOP/s or B/s].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return rate * work / (chips * peak)
+
+
+@equation(symbol=r"x|_{fits}", unit="1", source="what does not fit has no latency")
+def where_it_fits(*, cap: Number, value: Number) -> Number:
+    r"""A metric, where at least one request fits.
+
+    Parameters
+    ----------
+    cap : Number
+        Requests that fit a replica [1].
+    value : Number
+        The metric [any].
+
+    Returns
+    -------
+    Number
+        The metric, else NaN [any].
+    """
+    return only_if(cap - 1, value)

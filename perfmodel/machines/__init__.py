@@ -1,0 +1,1 @@
+"""How a kind of machine runs one forward step."""

@@ -1,0 +1,97 @@
+"""Reconfigurable dataflow: the whole decoder is one fused pipeline.
+
+Compute, memory and collectives of a decoder overlap.  KernelLooping synchronises once a loop over the decoders instead
+of once a decoder; BatchStreaming fills the pipeline once a pass instead of once a layer; ScheduleOffloading asks the
+host once in several tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from perfmodel.equations import pipeline, roofline
+from perfmodel.machines.operators import Operator, Pass, Step, Work, head_operator, layer_count, layer_operators
+from perfmodel.specs.types import DataflowEfficiency, Scenario
+from perfmodel.trace import scope
+
+
+def _fused(scenario: Scenario, operators: list[Operator]) -> tuple[Any, Any, Any, Any]:
+    """Return compute- and memory-bound time of operators that overlap [s], their FLOPs and their bytes."""
+    system, tp = scenario.system, scenario.deployment.tp
+    efficiency = cast(DataflowEfficiency, system.efficiency)
+    hbm = system.memory.hbm
+    assert hbm is not None
+    compute: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
+    for operator in operators:
+        with scope(operator.name):
+            precision = "bf16" if operator.kind == "attention" else operator.precision
+            compute = compute + roofline.compute_time(
+                flops=operator.flops / tp,
+                peak=system.rates[system.computes_as[precision]],
+                efficiency=efficiency.compute,
+            )
+        flops = flops + operator.flops
+        # Activations flow from unit to unit without passing through memory.
+        moved = moved + operator.weights + operator.cache
+    memory = roofline.memory_time(bytes_moved=moved / tp, bandwidth=hbm.bandwidth, efficiency=efficiency.memory)
+    return (
+        roofline.compute_bound_time(compute=compute, memory=memory),
+        roofline.memory_bound_time(compute=compute, memory=memory),
+        flops,
+        moved,
+    )
+
+
+def step(scenario: Scenario, work: Work) -> Step:
+    """Return one forward step of a replica.
+
+    The rate of the links between sockets is not published: collectives are taken as hidden, and the prediction names
+    the least rate for which that holds.
+    """
+    model = scenario.model
+    efficiency = cast(DataflowEfficiency, scenario.system.efficiency)
+    layers = layer_count(model)
+    compute: Any = 0.0
+    memory: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
+    for run in model.layers:
+        with scope("decoder"):
+            compute_part, memory_part, flops_part, moved_part = _fused(scenario, layer_operators(scenario, run, work))
+        compute = compute + run.count * compute_part
+        memory = memory + run.count * memory_part
+        flops = flops + run.count * flops_part
+        moved = moved + run.count * moved_part
+    with scope("head"):
+        compute_part, memory_part, flops_part, moved_part = _fused(scenario, [head_operator(scenario, work)])
+    fills: Any = 1.0
+    if not efficiency.batch_streaming:
+        fills = pipeline.exposed_warm_ups(layers=layers, sequences=work[0].sequences)
+    overhead = efficiency.warm_up * fills if efficiency.kernel_looping else efficiency.kernel_boundary * layers
+    host = efficiency.host_time
+    if efficiency.schedule_offloading:
+        host = host / efficiency.offloaded_tokens
+    return Step(
+        compute=compute + compute_part,
+        memory=memory + memory_part,
+        overhead=overhead,
+        host=host,
+        flops=flops + flops_part,
+        bytes_moved=moved + moved_part,
+        sequences=work[0].sequences,
+    )
+
+
+def decode(scenario: Scenario, running: Any, context: Any) -> Step:
+    """Return the step between two tokens of a replica that decodes ``running`` sequences."""
+    with scope("decode"):
+        return step(scenario, (Pass(running, 1.0, context),))
+
+
+def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:
+    """Return the prefill of one prompt, and the time that it takes from decoding."""
+    with scope("prefill"):
+        alone = step(scenario, (Pass(1.0, prompt, 0.0),))
+    return alone, alone.time

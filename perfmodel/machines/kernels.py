@@ -1,0 +1,131 @@
+"""GPUs and other machines that run a step kernel by kernel.
+
+A kernel lasts as long as the slower of its arithmetic and its traffic; collectives between kernels are not hidden; every
+layer and every step cost a time that neither tensor parallelism nor bandwidth moves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from perfmodel.equations import collectives, pipeline, roofline, transformer
+from perfmodel.machines.operators import (
+    ACTIVATION_BYTES,
+    Operator,
+    Pass,
+    Step,
+    Work,
+    head_operator,
+    layer_count,
+    layer_operators,
+)
+from perfmodel.specs.types import AllReduce, KernelsEfficiency, Link, Scenario, System
+from perfmodel.trace import scope
+
+
+def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
+    """All-reduce of an engine: one-shot below its threshold, two-shot from there on [s]."""
+    small = collectives.one_shot_all_reduce(
+        message=message,
+        ranks=ranks,
+        latency=collectives.call_latency(base=engine.small_latency, growth=engine.small_growth, ranks=ranks),
+        bandwidth=engine.small_bandwidth,
+    )
+    large = collectives.two_shot_all_reduce(
+        message=message,
+        ranks=ranks,
+        latency=collectives.call_latency(base=engine.large_latency, growth=engine.large_growth, ranks=ranks),
+        bandwidth=engine.large_bandwidth,
+    )
+    return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
+
+
+def stage_link(system: System) -> Link:
+    """Return the link between pipeline stages: the network, or the scale-up links where no network is published."""
+    bandwidth = system.network.bandwidth_per_direction
+    published = not (isinstance(bandwidth, float) and math.isnan(bandwidth))
+    return system.network if published else system.link
+
+
+def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
+    """Return the compute-bound and the memory-bound time of one kernel [s], and the bytes it moves on all chips."""
+    system, tp = scenario.system, scenario.deployment.tp
+    efficiency = cast(KernelsEfficiency, system.efficiency)
+    hbm = system.memory.hbm
+    assert hbm is not None
+    if operator.kind == "attention":
+        rate = system.computes_as["bf16"]
+        compute_efficiency, memory_efficiency = efficiency.attention_compute, efficiency.attention_memory
+    else:
+        rate = system.computes_as[operator.precision]
+        compute_efficiency, memory_efficiency = efficiency.gemm_compute[rate], efficiency.gemm_memory[rate]
+    shards = transformer.kv_shards(tp=tp, kv_heads=operator.kv_heads)
+    per_chip = (operator.weights + operator.activations) / tp + operator.cache / shards
+    compute = roofline.compute_time(flops=operator.flops / tp, peak=system.rates[rate], efficiency=compute_efficiency)
+    memory = roofline.memory_time(bytes_moved=per_chip, bandwidth=hbm.bandwidth, efficiency=memory_efficiency)
+    return (
+        roofline.compute_bound_time(compute=compute, memory=memory),
+        roofline.memory_bound_time(compute=compute, memory=memory),
+        per_chip * tp,
+    )
+
+
+def step(scenario: Scenario, work: Work) -> Step:
+    """Return one forward step of a replica: every pipeline stage in turn, on one micro-batch."""
+    system, model, plan = scenario.system, scenario.model, scenario.deployment
+    efficiency = cast(KernelsEfficiency, system.efficiency)
+    layers = layer_count(model)
+    balance = pipeline.layers_per_stage(layers=layers, stages=plan.pp) * plan.pp / layers
+    compute: Any = 0.0
+    memory: Any = 0.0
+    collective: Any = 0.0
+    flops: Any = 0.0
+    bytes_moved: Any = 0.0
+    for run in model.layers:
+        for operator in layer_operators(scenario, run, work):
+            with scope(operator.name):
+                compute_part, memory_part, moved = operator_times(scenario, operator)
+                if not (isinstance(operator.all_reduce, float) and operator.all_reduce == 0.0):
+                    collective = collective + operator.count * balance * all_reduce_time(
+                        efficiency.all_reduce, operator.all_reduce, plan.tp
+                    )
+            compute = compute + operator.count * balance * compute_part
+            memory = memory + operator.count * balance * memory_part
+            flops = flops + operator.count * operator.flops
+            bytes_moved = bytes_moved + operator.count * moved
+    head = head_operator(scenario, work)
+    with scope("head"):
+        compute_part, memory_part, moved = operator_times(scenario, head)
+    with scope("stages"):
+        tokens = work[0].sequences * work[0].tokens
+        hop = collectives.hop_time(
+            message=tokens * model.hidden * ACTIVATION_BYTES,
+            hops=1.0,
+            latency=efficiency.stage_latency,
+            bandwidth=stage_link(system).bandwidth_per_direction * plan.tp,
+        )
+    return Step(
+        compute=compute + compute_part,
+        memory=memory + memory_part,
+        collective=collective + (plan.pp - 1) * hop,
+        overhead=layers * efficiency.layer_time,
+        host=efficiency.step_time,
+        flops=flops + head.flops,
+        bytes_moved=bytes_moved + moved,
+        sequences=work[0].sequences,
+    )
+
+
+def decode(scenario: Scenario, running: Any, context: Any) -> Step:
+    """Return the step between two tokens of a replica that decodes ``running`` sequences."""
+    batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
+    with scope("decode"):
+        return step(scenario, (Pass(batch, 1.0, context),))
+
+
+def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:
+    """Return the prefill of one prompt, and the time that it takes from decoding."""
+    with scope("prefill"):
+        alone = step(scenario, (Pass(1.0, prompt, 0.0),))
+    return alone, alone.time / scenario.deployment.pp

@@ -1,0 +1,186 @@
+"""Pipelines of SRAM chips: weights and KV cache never leave the chip, hops are deterministic.
+
+A stage lasts as long as the slower of SRAM stream and matrix unit, operator by operator, plus the part of each
+collective that its matrix product does not cover, plus the overhead a layer that the bare machine does not explain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from perfmodel.equations import collectives, memory, pipeline, roofline
+from perfmodel.machines.operators import (
+    ACTIVATION_BYTES,
+    Operator,
+    Pass,
+    Step,
+    Work,
+    end_precision,
+    head_operator,
+    layer_count,
+    layer_operators,
+    vocabulary,
+)
+from perfmodel.numerics import ceil_div, maximum, minimum
+from perfmodel.specs.types import PRECISION_BYTES, Scenario, SramEfficiency
+from perfmodel.trace import scope
+
+
+def end_bytes(scenario: Scenario) -> Any:
+    """Weights of embedding and head, which take stages of their own [B]."""
+    tables = 1.0 if scenario.model.tied_embeddings else 2.0
+    return memory.weight_bytes(
+        parameters=tables * vocabulary(scenario.model), bytes_per_parameter=PRECISION_BYTES[end_precision(scenario)]
+    )
+
+
+def end_stages(scenario: Scenario) -> Any:
+    """Stages that hold embedding and head."""
+    sram = scenario.system.memory.sram
+    assert sram is not None
+    capacity = memory.partition_capacity(chips=scenario.deployment.tp, capacity=sram.capacity)
+    return pipeline.head_stages(end_bytes=end_bytes(scenario), stage_capacity=capacity)
+
+
+def _operator(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
+    """Return compute-bound, memory-bound and exposed collective time of one operator [s]."""
+    system, tp = scenario.system, scenario.deployment.tp
+    efficiency = cast(SramEfficiency, system.efficiency)
+    sram = system.memory.sram
+    assert sram is not None
+    precision = "fp16" if operator.kind == "attention" else operator.precision
+    compute = roofline.compute_time(
+        flops=operator.flops / tp,
+        peak=system.rates[system.computes_as[precision]],
+        efficiency=efficiency.compute,
+    )
+    stream = roofline.memory_time(
+        bytes_moved=(operator.weights + operator.cache) / tp, bandwidth=sram.bandwidth, efficiency=efficiency.memory
+    )
+    compute_part = roofline.compute_bound_time(compute=compute, memory=stream)
+    memory_part = roofline.memory_bound_time(compute=compute, memory=stream)
+    exposed: Any = 0.0
+    if not (isinstance(operator.all_reduce, float) and operator.all_reduce == 0.0):
+        exposed = collectives.exposed_collective(
+            collective=collectives.saturating_all_reduce(
+                message=operator.all_reduce,
+                latency=efficiency.all_reduce_latency,
+                bandwidth=efficiency.all_reduce_bandwidth,
+                exponent=efficiency.all_reduce_exponent,
+            ),
+            hidden_behind=compute_part + memory_part,
+        )
+    return compute_part, memory_part, exposed
+
+
+def beat(scenario: Scenario, work: Work) -> Step:
+    """Return the time of the slowest pipeline stage, and the work of all stages on one micro-batch."""
+    model, plan = scenario.model, scenario.deployment
+    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    if efficiency.beat == "fixed":
+        # The static program lasts as long as its token budget, however few tokens it carries.
+        work = (Pass(efficiency.token_budget, 1.0, work[0].context),)
+    ends = end_stages(scenario)
+    layers = layer_count(model)
+    share = pipeline.layers_per_stage(layers=layers, stages=plan.pp - ends) / layers
+    compute: Any = 0.0
+    stream: Any = 0.0
+    collective: Any = 0.0
+    flops: Any = 0.0
+    moved: Any = 0.0
+    for run in model.layers:
+        for operator in layer_operators(scenario, run, work):
+            with scope(operator.name):
+                compute_part, memory_part, exposed = _operator(scenario, operator)
+            compute = compute + operator.count * share * compute_part
+            stream = stream + operator.count * share * memory_part
+            collective = collective + operator.count * share * exposed
+            flops = flops + operator.count * operator.flops
+            moved = moved + operator.count * (operator.weights + operator.cache)
+    overhead = layers * share * efficiency.layer_overhead
+    head = head_operator(scenario, work)
+    with scope("head"):
+        compute_part, memory_part, _ = _operator(scenario, head)
+        excess = pipeline.stage_excess(
+            layers=compute + stream + collective + overhead, head=(compute_part + memory_part) / ends
+        )
+    return Step(
+        compute=compute,
+        memory=stream + excess,
+        collective=collective,
+        overhead=overhead,
+        flops=flops + head.flops,
+        bytes_moved=moved + head.weights,
+        sequences=work[0].sequences,
+    )
+
+
+def _hops(scenario: Scenario, tokens: Any) -> Any:
+    """Time on the links between the stages of the whole pipeline [s]."""
+    system, plan = scenario.system, scenario.deployment
+    link = system.link
+    bandwidth = link.bandwidth_per_direction * plan.tp
+    if link.topology == "quadfour":
+        bandwidth = collectives.quadfour_forward_bandwidth(
+            skipped=0.0, port_bandwidth=link.port_bandwidth_per_direction
+        )
+    hop = collectives.hop_time(
+        message=tokens * scenario.model.hidden * ACTIVATION_BYTES,
+        hops=1.0,
+        latency=link.hop_latency,
+        bandwidth=bandwidth,
+    )
+    return plan.pp * hop
+
+
+def _beats(step: Step, beats: Any, hops: Any) -> Step:
+    return Step(
+        compute=beats * step.compute,
+        memory=beats * step.memory,
+        collective=beats * step.collective + hops,
+        overhead=beats * step.overhead,
+        flops=step.flops,
+        bytes_moved=step.bytes_moved,
+        sequences=step.sequences,
+    )
+
+
+def decode(scenario: Scenario, running: Any, context: Any) -> Step:
+    """Return the time between two tokens of a sequence, and the work of one micro-batch."""
+    stages = scenario.deployment.pp
+    batch = pipeline.microbatch_size(running=running, stages=stages)
+    in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
+    with scope("decode"):
+        one = beat(scenario, (Pass(batch, 1.0, context),))
+        beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
+        return _beats(one, beats, _hops(scenario, batch))
+
+
+def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:
+    """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it."""
+    plan = scenario.deployment
+    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    batch = pipeline.microbatch_size(running=running, stages=plan.pp)
+    others = minimum(batch, maximum(0.0, running - 1))
+    # A chunk that rides along with decoding shares its read of the weights; a lone request's chunks pay for theirs.
+    shared = minimum(1.0, others)
+    with scope("prefill"):
+        chunk = pipeline.chunk_tokens(budget=efficiency.token_budget, decode_tokens=others, prompt=prompt)
+        chunks = ceil_div(prompt, chunk)
+        part = Pass(1.0, chunk, (prompt - chunk) / 2)
+        with scope("chunk"):
+            mixed = beat(scenario, (part, Pass(others, 1.0, context)))
+        with scope("decode_only"):
+            alone = beat(scenario, (Pass(others, 1.0, context),))
+        latency = _beats(mixed, chunks + plan.pp - 1, _hops(scenario, chunk))
+    return (
+        Step(
+            compute=latency.compute,
+            memory=latency.memory,
+            collective=latency.collective,
+            overhead=latency.overhead,
+            flops=chunks * (mixed.flops - alone.flops),
+            bytes_moved=chunks * (mixed.bytes_moved - shared * alone.bytes_moved),
+        ),
+        chunks * (mixed.time - shared * alone.time),
+    )

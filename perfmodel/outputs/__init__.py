@@ -1,0 +1,1 @@
+"""Tables, explanations, workbooks and pages; all formulas come from the trace."""

@@ -1,0 +1,118 @@
+"""Printing traced expressions; each language is a table of templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.trace import Input, Ledger, Line, Node
+
+#: How tightly the arithmetic operators bind; what calls a function binds tightest.
+_BINDS = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
+_CALL = 9
+_SIGNS = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / "}
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language writes the operations.
+
+    Attributes
+    ----------
+    functions : mapping
+        Text of a named operation, from the texts of its operands.
+    power : callable
+        Text of a power, from base and exponent in brackets.
+    number : callable
+        Text of a constant.
+    negative : str
+        Template of a negated, bracketed operand.
+    """
+
+    functions: Mapping[str, Callable[..., str]]
+    power: Callable[[str, str], str]
+    number: Callable[[float], str]
+    negative: str = "-{}"
+
+    def write(self, node: Any, leaf: Callable[[Node], str | None]) -> str:
+        """Return an expression as text; ``leaf`` names the nodes that stand for themselves."""
+        return self._write(node, leaf)[0]
+
+    def _write(self, node: Any, leaf: Callable[[Node], str | None]) -> tuple[str, int]:
+        if not isinstance(node, Node):
+            text = self.number(float(node))
+            return text, _CALL if not text.startswith("-") else 0
+        name = leaf(node)
+        if name is not None:
+            return name, _CALL
+        if node.kind == "argument":
+            return self._write(node.args[0], leaf)
+        if node.kind in _SIGNS:
+            (left, left_binds), (right, right_binds) = (self._write(arg, leaf) for arg in node.args)
+            binds = _BINDS[node.kind]
+            left = f"({left})" if left_binds < binds else left
+            tight = right_binds > binds or (right_binds == binds and node.kind in ("add", "mul"))
+            return left + _SIGNS[node.kind] + (right if tight else f"({right})"), binds
+        if node.kind == "pow":
+            base, exponent = (f"({self.write(arg, leaf)})" for arg in node.args)
+            return self.power(base, exponent), _CALL
+        if node.kind == "neg":
+            return self.negative.format(f"({self.write(node.args[0], leaf)})"), 0
+        texts = [arg if isinstance(arg, tuple) else self.write(arg, leaf) for arg in node.args]
+        return self.functions[node.kind](*texts), _CALL
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cell or one assignment: a line of the ledger, or an expression that feeds one."""
+
+    node: Any
+    name: str
+    unit: str
+    source: str
+    expression: Any
+    value: float
+
+
+def _is_expression(node: Any) -> bool:
+    return isinstance(node, Node) and node.kind not in ("input", "line", "argument")
+
+
+def steps(ledger: Ledger, results: Mapping[str, Any]) -> Iterator[Step]:
+    """Give what must be computed, in order: every line with the expressions it is fed, then the results."""
+    seen: set[int] = set()
+    for line in ledger.lines:
+        for argument, node in line.arguments.items():
+            if _is_expression(node) and id(node) not in seen:
+                seen.add(id(node))
+                yield Step(node, f"{line.name}.{argument}", "", "", node, node.value)
+        yield Step(line, line.name, line.unit, line.source, line.formula, line.value)
+    for name, node in results.items():
+        if isinstance(node, Node):
+            yield Step(name, name, "", "", node, node.value)
+
+
+def used_inputs(ledger: Ledger, results: Mapping[str, Any]) -> dict[str, Input]:
+    """Return the inputs that the results depend on, by path."""
+    found: dict[str, Input] = {}
+    seen: set[int] = set()
+    stack: list[Any] = list(results.values())
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, Node) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.kind == "input":
+            found[node.label] = ledger.inputs[node.label]
+        stack.extend(node.args)
+        if node.line is not None:
+            stack.append(node.line.formula)
+    return {path: entry for path, entry in ledger.inputs.items() if path in found}
+
+
+def line_of(node: Node) -> Line | None:
+    """Return the line behind a node, through the argument that stands for it."""
+    while node.kind == "argument" and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node.line

@@ -1,0 +1,338 @@
+"""The one entry: :func:`run` turns a scenario into a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.equations import collectives, memory
+from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
+from perfmodel.serving.steady import Steady, steady_state
+from perfmodel.specs.paths import provenance_of, put, quantities
+from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.trace import Ledger
+
+#: Keys of the JSON that a later issue fills.
+LATER = ("power_w", "joules_per_output_token")
+
+METRICS = (
+    "ttft_s",
+    "tpot_s",
+    "request_latency_s",
+    "output_tokens_per_s",
+    "input_tokens_per_s",
+    "output_tokens_per_s_per_user",
+    "input_tokens_per_s_per_user",
+    "tokens_per_s_per_chip",
+    "mfu",
+    "mbu",
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to a scenario; every number may be a float or an array.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    metrics : dict
+        The keys of :data:`METRICS`, NaN where the model does not fit.
+    breakdown : dict
+        ``prefill`` and ``decode``: seconds by cause, adding up to TTFT and TPOT.
+    memory : dict
+        Bytes of one chip by use.
+    max_concurrency : Any
+        Requests that fit the deployment.
+    fits : Any
+    chips : Any
+    limited_by : dict
+        ``prefill``, ``decode`` and ``concurrency``; empty for arrays.
+    reason : str
+        Why there is no answer, else empty.
+    assumed, warnings : tuple of str
+    """
+
+    scenario: Scenario
+    metrics: Mapping[str, Any]
+    breakdown: Mapping[str, Mapping[str, Any]]
+    memory: Mapping[str, Any]
+    max_concurrency: Any
+    fits: Any
+    chips: Any
+    limited_by: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METRICS:
+            return self.metrics[name]
+        raise AttributeError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        fits = bool(self.fits)
+        plan = self.scenario.deployment
+        return {
+            **{key: _json(self.metrics[key]) for key in METRICS},
+            "fits": fits,
+            "max_concurrency": _json(self.max_concurrency),
+            "limited_by": dict(self.limited_by) if fits and not self.reason else None,
+            "breakdown": {
+                phase: {cause: _json(value) if fits else None for cause, value in parts.items()}
+                for phase, parts in self.breakdown.items()
+            },
+            "memory": {use: _json(value) for use, value in self.memory.items()},
+            **dict.fromkeys(LATER),
+            "usd_per_mtok": {"input": None, "output": None, "blended": None},
+            "band": None,
+            "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
+            "model": self.scenario.model.name,
+            "system": self.scenario.system.name,
+            "plan": {
+                "name": plan.plan,
+                "tp": _json(plan.tp),
+                "pp": _json(plan.pp),
+                "ep": _json(plan.ep),
+                "dp": _json(plan.dp),
+                "engine": plan.engine,
+                "precision": plan.precision,
+                "kv_precision": plan.kv_precision,
+            },
+            "traffic": {
+                "name": self.scenario.traffic.name,
+                "prompt": _json(self.scenario.traffic.prompt),
+                "output": _json(self.scenario.traffic.output),
+                "concurrency": _json(self.scenario.traffic.concurrency),
+            },
+            "chips": _json(self.chips),
+            "reason": self.reason or None,
+        }
+
+    def to_frame(self) -> Any:
+        """Return a one-row pandas frame with the flat columns of ``--csv``."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row()])
+
+    def row(self) -> dict[str, Any]:
+        """Return the answer as flat columns."""
+        data = self.to_dict()
+        flat: dict[str, Any] = {"model": data["model"], "system": data["system"], "chips": data["chips"]}
+        flat.update({f"plan_{key}": value for key, value in data["plan"].items()})
+        flat.update({f"traffic_{key}": value for key, value in data["traffic"].items()})
+        flat.update({key: data[key] for key in (*METRICS, "fits", "max_concurrency")})
+        for phase in ("prefill", "decode"):
+            flat[f"{phase}_limited_by"] = (data["limited_by"] or {}).get(phase)
+            flat.update({f"{phase}_{cause}_s": value for cause, value in data["breakdown"][phase].items()})
+        flat.update({f"memory_{use}_bytes": value for use, value in data["memory"].items()})
+        flat["reason"] = data["reason"]
+        return flat
+
+    def explain(self, metric: str = "tpot_s") -> str:
+        """Return how a metric came about, line by line."""
+        from perfmodel.outputs.explain import explanation
+
+        return explanation(self.scenario, metric)
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.tables import summary
+
+        return summary(self)
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.tables import comparison_html
+
+        return comparison_html([self])
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_json(item) for item in value.tolist()]
+    if isinstance(value, float | int | np.generic):
+        number = float(value)
+        return number if np.isfinite(number) else None
+    return value
+
+
+def _metrics(scenario: Scenario, steady: Steady) -> dict[str, Any]:
+    traffic = scenario.traffic
+    rate = steady.requests_per_s
+    return {
+        "ttft_s": steady.ttft_s,
+        "tpot_s": steady.tpot_s,
+        "request_latency_s": steady.request_latency_s,
+        "output_tokens_per_s": rate * traffic.output,
+        "input_tokens_per_s": rate * traffic.prompt,
+        "output_tokens_per_s_per_user": 1 / steady.tpot_s,
+        "input_tokens_per_s_per_user": traffic.prompt / steady.ttft_s,
+        "tokens_per_s_per_chip": rate * (traffic.prompt + traffic.output) / steady.chips,
+        "mfu": steady.mfu,
+        "mbu": steady.mbu,
+    }
+
+
+def evaluate(scenario: Scenario) -> Prediction:
+    """Return the numbers of a scenario without words: floats, arrays or traced nodes."""
+    steady = steady_state(scenario)
+    held = steady.fit
+    return Prediction(
+        scenario=scenario,
+        metrics=_metrics(scenario, steady),
+        breakdown=steady.breakdown,
+        memory={
+            "capacity": held.capacity,
+            "weights": held.weights,
+            "kv_cache": steady.running * held.per_request,
+            "reserved": held.reserved,
+            "kv_room": held.room,
+        },
+        max_concurrency=held.cap * scenario.deployment.dp,
+        fits=held.cap >= 1 if isinstance(held.cap, float | np.ndarray | np.generic) else True,
+        chips=steady.chips,
+    )
+
+
+def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
+    """Evaluate a scenario with every quantity of every spec a traced node.
+
+    Returns
+    -------
+    ledger : Ledger
+        The record: inputs with provenance, one line an equation.
+    prediction : Prediction
+        Its metrics are nodes.
+    """
+    with Ledger() as ledger:
+        node_scenario = scenario
+        for path, unit, value in quantities(scenario):
+            source = provenance_of(scenario, path)
+            node = ledger.input(path, float(value), unit, f"{source.source} ({source.kind})")
+            node_scenario = put(node_scenario, path, node)
+        return ledger, evaluate(node_scenario)
+
+
+def run(scenario: Scenario) -> Prediction:
+    """Answer one scenario, with what limits it, what was assumed and what to mind.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        All numbers floats.
+
+    Returns
+    -------
+    Prediction
+    """
+    answer = evaluate(scenario)
+    reason = ""
+    limits: dict[str, str] = {}
+    if not answer.fits:
+        reason = _misfit(scenario, answer)
+    elif not np.isfinite(answer.metrics["tpot_s"]):
+        missing = [
+            path
+            for path, _, value in quantities(scenario)
+            if isinstance(value, float) and np.isnan(value) and ("rates" in path or "memory" in path or "link" in path)
+        ]
+        reason = f"not published: {', '.join(missing)}; give a value with --set"
+    else:
+        limits = {
+            phase: max(CAUSES, key=lambda cause, parts=parts: float(parts[cause]))  # type: ignore[misc]
+            for phase, parts in answer.breakdown.items()
+        }
+        offered = float(scenario.traffic.concurrency)
+        limits["concurrency"] = "memory" if float(answer.max_concurrency) < offered else "requested"
+    return replace(
+        answer,
+        limited_by=limits,
+        reason=reason,
+        assumed=scenario.assumed,
+        warnings=(*scenario.warnings, *_warnings(scenario, answer)),
+    )
+
+
+def _gigabytes(value: Any) -> str:
+    return f"{float(value) / 1e9:.3g} GB"
+
+
+def _misfit(scenario: Scenario, answer: Prediction) -> str:
+    plan, held = scenario.deployment, answer.memory
+    where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
+    if float(held["kv_room"]) < 0:
+        budget = float(held["capacity"]) - float(held["reserved"])
+        return (
+            f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gigabytes(held['weights'])} of weights "
+            f"a chip, {_gigabytes(budget)} usable; more chips or a smaller precision would do"
+        )
+    return (
+        f"no request of {scenario.traffic.prompt + scenario.traffic.output:g} tokens fits {where}: "
+        f"{_gigabytes(held['kv_room'])} of cache a chip, one request needs {_gigabytes(held['kv_cache'])}"
+    )
+
+
+def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
+    found = []
+    system, plan = scenario.system, scenario.deployment
+    estimates = [
+        path
+        for path, _, _ in quantities(scenario)
+        if provenance_of(scenario, path).kind == "estimate"
+        and path.startswith(("system.rates", "system.memory", "system.link", "traffic"))
+    ]
+    if estimates:
+        found.append(f"estimates among the inputs: {', '.join(estimates)}")
+    if float(scenario.traffic.prompt + scenario.traffic.output) > float(scenario.model.max_context):
+        found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
+    if not answer.fits:
+        return found
+    if float(answer.max_concurrency) < float(scenario.traffic.concurrency):
+        found.append(
+            f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "
+            "full length: the others wait, and that wait is in TTFT"
+        )
+    efficiency = system.efficiency
+    if isinstance(efficiency, SramEfficiency):
+        if float(plan.tp) > 64:
+            found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
+        origin = provenance_of(scenario, "system.efficiency.layer_overhead")
+        low, high = origin.low, origin.high
+        if float(efficiency.layer_overhead) > 0 and origin.kind == "estimate":
+            share = float(answer.breakdown["decode"]["overhead"]) / float(answer.metrics["tpot_s"])
+            found.append(
+                f"{share:.0%} of TPOT is the stage overhead, an estimate of {float(efficiency.layer_overhead) * 1e6:.3g} "
+                f"us a layer ({low * 1e6:.3g} to {high * 1e6:.3g}) drawn from public speeds; "
+                "--set system.efficiency.layer_overhead=0 shows the bare machine"
+            )
+    if system.kind == "dataflow":
+        found.append(_hidden_links(scenario, answer))
+    waste = [
+        f"{name} {lost:.0%}"
+        for name, dimension in (("hidden", scenario.model.hidden), ("mlp", scenario.model.layers[0].mlp.intermediate))
+        if system.kind != "kernels"
+        and (lost := float(memory.tile_waste(dimension=dimension, shards=plan.tp, tile=system.tile))) > 0.05
+    ]
+    if waste:
+        found.append(
+            f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}"
+        )
+    return found
+
+
+def _hidden_links(scenario: Scenario, answer: Prediction) -> str:
+    model = scenario.model
+    layers = sum(float(run.count) for run in model.layers)
+    decode = answer.breakdown["decode"]
+    busy = float(decode["compute"]) + float(decode["memory"])
+    least = collectives.least_hiding_bandwidth(
+        message=2 * model.hidden * ACTIVATION_BYTES, ranks=scenario.deployment.tp, time=busy / layers
+    )
+    return (
+        "the link rate between sockets is not published: all-reduces are taken as hidden, "
+        f"which holds from {float(least) / 1e9:.3g} GB/s a socket for one sequence"
+    )

@@ -1,0 +1,107 @@
+"""The steady state of a closed loop: a fixed number of requests, each replaced by a new one when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from perfmodel.equations import memory, serving
+from perfmodel.machines import dataflow, kernels, sram_pipeline
+from perfmodel.machines.operators import CAUSES, Step
+from perfmodel.numerics import maximum
+from perfmodel.serving.fit import Fit, fit, model_memory
+from perfmodel.specs.types import Scenario
+from perfmodel.trace import scope
+
+MACHINES: dict[str, ModuleType] = {
+    "kernels": kernels,
+    "dataflow": dataflow,
+    "sram_pipeline": sram_pipeline,
+}
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What a deployment does for a traffic in the long run; units as in the JSON keys."""
+
+    ttft_s: Any
+    tpot_s: Any
+    request_latency_s: Any
+    requests_per_s: Any
+    mfu: Any
+    mbu: Any
+    chips: Any
+    fit: Fit
+    running: Any
+    decode: Step
+    breakdown: Mapping[str, Mapping[str, Any]]
+
+
+def chips(scenario: Scenario) -> Any:
+    """Chips that a deployment uses."""
+    plan = scenario.deployment
+    return plan.tp * plan.pp * plan.dp
+
+
+def peak_rate(scenario: Scenario) -> Any:
+    """Dense rate at which the weights' precision computes [FLOP/s]; MFU refers to it."""
+    system = scenario.system
+    return system.rates[system.computes_as[scenario.deployment.precision]]
+
+
+def steady_state(scenario: Scenario) -> Steady:
+    """Return the steady state of a closed loop.
+
+    Notes
+    -----
+    In one life of a request every other running request is prefilled once, so that a token waits for
+    (running - 1) / (output - 1) prefills on average.  Requests that the KV cache cannot hold wait for admission, and
+    that wait is part of TTFT.
+    """
+    machine = MACHINES[scenario.system.kind]
+    traffic, plan = scenario.traffic, scenario.deployment
+    memory_fit = fit(scenario)
+    with scope("load"):
+        offered = maximum(1.0, traffic.concurrency / plan.dp)
+        running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
+        context = serving.mean_decode_context(prompt=traffic.prompt, output=traffic.output)
+    step = machine.decode(scenario, running, context)
+    first, occupancy = machine.prefill(scenario, running, context, traffic.prompt)
+    with scope("steady"):
+        interference = serving.interference_per_token(running=running, occupancy=occupancy, output=traffic.output)
+        tpot = step.time + interference
+        join = serving.join_wait(running=running, step=step.time)
+        service = first.time + join + (traffic.output - 1) * tpot
+        admission = serving.admission_wait(offered=offered, running=running, service=service)
+        wait = join + admission
+        ttft = first.time + wait
+        latency = serving.request_latency(ttft=ttft, tpot=tpot, output=traffic.output)
+        rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
+        used = chips(scenario)
+        flops = first.flops + (traffic.output - 1) * step.flops / step.sequences
+        moved = first.bytes_moved + (traffic.output - 1) * step.bytes_moved / step.sequences
+        mfu = serving.utilisation(rate=rate, work=flops, chips=used, peak=peak_rate(scenario))
+        mbu = serving.utilisation(rate=rate, work=moved, chips=used, peak=model_memory(scenario).bandwidth)
+
+        def where_it_fits(value: Any) -> Any:
+            return serving.where_it_fits(cap=memory_fit.cap, value=value)
+
+        return Steady(
+            ttft_s=where_it_fits(ttft),
+            tpot_s=where_it_fits(tpot),
+            request_latency_s=where_it_fits(latency),
+            requests_per_s=where_it_fits(rate),
+            mfu=where_it_fits(mfu),
+            mbu=where_it_fits(mbu),
+            chips=used,
+            fit=memory_fit,
+            running=running,
+            decode=step,
+            breakdown={"prefill": _by_cause(first, wait), "decode": _by_cause(step, interference)},
+        )
+
+
+def _by_cause(step: Step, wait: Any) -> dict[str, Any]:
+    return {cause: wait if cause == "wait" else getattr(step, cause) for cause in CAUSES}

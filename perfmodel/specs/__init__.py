@@ -1,0 +1,1 @@
+"""What a YAML file says, validated, every number with its unit and source."""

@@ -1,0 +1,262 @@
+"""Finding specs by name or alias, and loading them.
+
+Folders are searched in this order: those of ``$PERFMODEL_PATH``, the current folder, the bundled ones.  A bundled name
+is found in a generated index, so that only the files a question names are opened.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import UserError
+from perfmodel.specs import files
+from perfmodel.specs.types import EFFICIENCY_OF_KIND, PRECISIONS, Model, Provenance, System, Traffic
+
+#: Kind of spec: (folder, dataclass).
+FOLDERS: dict[str, tuple[str, type[Any]]] = {
+    "system": ("hardware_specs", System),
+    "model": ("workloads/models", Model),
+    "traffic": ("workloads/traffic", Traffic),
+}
+INDEX = "index.json"
+CALIBRATION = "hardware_specs/calibration"
+SOURCES = "hardware_specs/sources.yaml"
+
+
+@functools.cache
+def bundled() -> Path:
+    """Return the folder that holds the bundled specs: inside the wheel, or the checkout."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "bundled"
+    return inside if inside.is_dir() else package.parent
+
+
+def _user_roots() -> list[Path]:
+    named = [Path(part).expanduser() for part in os.environ.get("PERFMODEL_PATH", "").split(os.pathsep) if part]
+    return [root for root in [*named, Path.cwd()] if root.resolve() != bundled()]
+
+
+def _spec_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", "economics.yaml"))
+
+
+def _names(path: Path) -> list[str]:
+    raw = files.read_yaml(path)
+    if not isinstance(raw, dict):
+        return [path.stem]
+    return [str(raw.get("name", path.stem)), *map(str, raw.get("aliases") or []), *filter(None, [raw.get("hf_id")])]
+
+
+def make_index(kind: str) -> dict[str, str]:
+    """Return the file of every bundled name and alias, case-folded."""
+    folder = bundled() / FOLDERS[kind][0]
+    index: dict[str, str] = {}
+    for path in _spec_files(folder):
+        for name in _names(path):
+            index.setdefault(name.casefold(), path.name)
+    return dict(sorted(index.items()))
+
+
+def _index(kind: str) -> dict[str, str]:
+    path = bundled() / FOLDERS[kind][0] / INDEX
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def find(kind: str, name: str) -> Path:
+    """Return the file of a name, an alias or a path.
+
+    Raises
+    ------
+    UserError
+        Where nothing has that name; the message says what comes nearest.
+    """
+    folder = FOLDERS[kind][0]
+    if name.endswith((".yaml", ".yml", ".json")) or os.sep in name and Path(name).is_file():
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"{name}: no such file")
+        return path
+    wanted = name.casefold()
+    known: list[str] = []
+    for root in _user_roots():
+        for path in _spec_files(root / folder):
+            names = [found.casefold() for found in _names(path)]
+            if wanted in names or wanted == path.stem.casefold():
+                return path
+            known += names
+    index = _index(kind)
+    if wanted in index:
+        return bundled() / folder / index[wanted]
+    close = difflib.get_close_matches(wanted, [*known, *index], n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"'perfmodel specs list {kind}s' shows all"
+    raise UserError(f"unknown {kind} '{name}': {hint}")
+
+
+def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a file's content with ``extends`` resolved, and the file that wrote each path."""
+    content = files.read_yaml(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected a mapping of fields")
+    if path in seen:
+        raise UserError(f"{path}: extends itself")
+    own = dict(content)
+    parent_name = own.pop("extends", None)
+    if parent_name is None:
+        return own, dict.fromkeys(files.paths_written(own), path.name)
+    if not isinstance(parent_name, str) or "/" in parent_name or "\\" in parent_name:
+        raise UserError(f"{path}: extends: expected the name of a spec in the same folder or a bundled one")
+    beside = path.parent / f"{parent_name}.yaml"
+    parent_path = beside if beside.is_file() else bundled() / path.parent.name / f"{parent_name}.yaml"
+    if not parent_path.is_file():
+        parent_path = bundled() / FOLDERS["system"][0] / f"{parent_name}.yaml"
+    parent, origin = _raw(parent_path, (*seen, path))
+    parent.pop("aliases", None)
+    return files.merge(parent, own), {**origin, **dict.fromkeys(files.paths_written(own), path.name)}
+
+
+def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
+    """Return everything that is wrong with a spec file, one line each."""
+    try:
+        raw, origin = _raw(path)
+    except UserError as error:
+        return [str(error)]
+    defaults = (raw.pop("source", ""), raw.pop("kind_of_numbers", ""))
+    raw.pop("description", None)
+    found = files.check(raw, kind, path)
+    if found:
+        return found
+    _, provenance = files.build(kind, raw, origin, defaults)
+    found = files.unsourced(kind, raw, provenance, path)
+    if not found and sources:
+        known = load_sources()
+        found = [
+            f"{path}: {where}: source '{entry.source}' is not in {SOURCES}; add it there"
+            for where, entry in provenance.items()
+            if entry.source and not entry.source.startswith("http") and entry.source not in known
+        ]
+    return found
+
+
+def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str, Provenance]]:
+    raw, origin = _raw(path)
+    defaults = (raw.pop("source", ""), raw.pop("kind_of_numbers", ""))
+    raw.pop("description", None)
+    found = files.check(raw, kind, path)
+    if found:
+        more = f" (and {len(found) - 1} more: perfmodel specs check {path})" if len(found) > 1 else ""
+        raise UserError(found[0] + more)
+    made, provenance = files.build(kind, raw, origin, defaults, prefix)
+    if not path.is_relative_to(bundled()):
+        wrong = problems(path, kind)
+        if wrong:
+            raise UserError(wrong[0])
+    return made, provenance
+
+
+@functools.cache
+def load_sources() -> dict[str, dict[str, Any]]:
+    """Return the bundled sources by id, and those of the user's folders."""
+    merged: dict[str, dict[str, Any]] = {}
+    for root in [bundled(), *_user_roots()]:
+        path = root / SOURCES
+        if path.is_file():
+            merged.update(files.read_yaml(path) or {})
+    return merged
+
+
+def load_model(name: str) -> Model:
+    """Load an architecture by name, alias, Hugging Face id or path."""
+    path = find("model", name)
+    model, provenance = _load(path, Model)
+    if model.precision not in PRECISIONS:
+        raise UserError(f"{path}: precision: unknown '{model.precision}', expected one of {', '.join(PRECISIONS)}")
+    return replace(model, provenance=provenance)
+
+
+def load_traffic(name: str) -> Traffic:
+    """Load a traffic by name or path."""
+    traffic, provenance = _load(find("traffic", name), Traffic)
+    return replace(traffic, provenance=provenance)
+
+
+def load_system(name: str, engine: str | None = None) -> tuple[System, str, list[str]]:
+    """Load a system with the efficiencies of an engine.
+
+    Returns
+    -------
+    system : System
+    engine : str
+        The engine asked for, or the system's own default.
+    warnings : list of str
+        What the user must know of the efficiencies.
+    """
+    path = find("system", name)
+    system, provenance = _load(path, System)
+    if system.kind not in EFFICIENCY_OF_KIND:
+        kinds = ", ".join(EFFICIENCY_OF_KIND)
+        raise UserError(f"{path}: kind: unknown '{system.kind}', expected one of {kinds}")
+    chosen = engine or system.default_engine
+    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen)
+    return replace(system, efficiency=efficiency, provenance={**provenance, **origin}), chosen, warnings
+
+
+def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:
+    """Load the calibrated efficiencies of a chip and engine, or the kind's default with a warning."""
+    folder = bundled() / CALIBRATION
+    path = folder / f"{chip}-{engine}.yaml"
+    warnings = []
+    if not path.is_file():
+        path = folder / f"default-{kind}.yaml"
+        warnings.append(
+            f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply, with a wide band"
+        )
+    efficiency, provenance = _load(path, EFFICIENCY_OF_KIND[kind], "efficiency")
+    estimates = sorted(
+        where.removeprefix("efficiency.") for where, entry in provenance.items() if entry.kind == "estimate"
+    )
+    if estimates and not warnings:
+        warnings.append(f"estimates among the efficiencies of {chip} with {engine}: {', '.join(estimates)}")
+    return efficiency, provenance, warnings
+
+
+def engines(chip: str) -> list[str]:
+    """Return the engines for which a chip is calibrated."""
+    prefix = f"{chip}-"
+    return sorted(
+        path.stem.removeprefix(prefix) for path in (bundled() / CALIBRATION).glob(f"{prefix}*.yaml") if path.is_file()
+    )
+
+
+def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
+    """Give name, aliases and file of every spec, the user's first."""
+    folder = FOLDERS[kind][0]
+    seen: set[str] = set()
+    for root in [*_user_roots(), bundled()]:
+        for path in _spec_files(root / folder):
+            name, *aliases = _names(path)
+            if name not in seen:
+                seen.add(name)
+                yield name, aliases, path
+
+
+def generated() -> dict[Path, str]:
+    """Return the files that are made from the specs and the dataclasses, with their content."""
+    made: dict[Path, str] = {}
+    for kind, (folder, dataclass) in FOLDERS.items():
+        root = bundled() / folder
+        made[root / INDEX] = json.dumps(make_index(kind), indent=1) + "\n"
+        schema = files.file_schema(dataclass).model_json_schema()
+        made[root / f"{kind}.schema.json"] = json.dumps(schema, indent=1) + "\n"
+    return made
+
+
+if __name__ == "__main__":
+    for target, content in generated().items():
+        target.write_text(content, encoding="utf-8")

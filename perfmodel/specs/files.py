@@ -1,0 +1,311 @@
+"""Reading spec files: YAML 1.2, ``extends``, validation, and the frozen dataclass in the end.
+
+The schema of a file is made from the dataclass it fills: a field annotated with a unit takes a quantity with its
+provenance, every other field what its type says.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from perfmodel.errors import UserError
+from perfmodel.numerics import NAN, Number
+from perfmodel.specs.types import Provenance
+from perfmodel.specs.units import parse
+
+KINDS = ("datasheet", "paper", "measured", "derived", "estimate")
+_RESERVED = frozenset({"provenance", "efficiency"})
+_QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
+
+
+class Quantity(BaseModel):
+    """A number with its provenance, as a file writes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float | int | str | None
+    source: str | None = None
+    kind: Literal["datasheet", "paper", "measured", "derived", "estimate"] | None = None
+    low: float | int | str | None = None
+    high: float | int | str | None = None
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Quantity:
+        if self.value is None:
+            if not self.note:
+                raise ValueError("a null needs a note that says why it is not published")
+        elif self.kind == "estimate" and (self.low is None or self.high is None):
+            raise ValueError("an estimate needs low and high")
+        return self
+
+
+def _quantity_of(unit: str) -> Any:
+    def read(raw: Any) -> Any:
+        if isinstance(raw, dict):
+            for key in ("value", "low", "high"):
+                if raw.get(key) is not None:
+                    _parse_or_value_error(raw[key], unit)
+            return raw
+        if raw is None:
+            raise ValueError("a null is written {value: null, note: why}")
+        _parse_or_value_error(raw, unit)
+        return {"value": raw}
+
+    return Annotated[Quantity, BeforeValidator(read)]
+
+
+def _parse_or_value_error(raw: Any, unit: str) -> float:
+    if not isinstance(raw, str | int | float):
+        raise ValueError(f"expected a quantity, found {type(raw).__name__}")
+    try:
+        return parse(raw, unit)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+def unit_of(annotation: Any) -> str | None:
+    """Return the unit of an annotated quantity, else None."""
+    if get_origin(annotation) is Annotated:
+        inner, unit = get_args(annotation)[:2]
+        if inner is Number:
+            return str(unit)
+    return None
+
+
+@functools.cache
+def hints(kind: type[Any]) -> dict[str, Any]:
+    """Return the resolved annotations of a dataclass."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def _file_type(annotation: Any) -> Any:
+    unit = unit_of(annotation)
+    if unit is not None:
+        return _quantity_of(unit)
+    if is_dataclass(annotation):
+        return file_schema(typing.cast(type[Any], annotation))
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Mapping or getattr(origin, "__name__", "") == "Mapping":
+        return dict[str, _file_type(arguments[1])]  # type: ignore[misc]
+    if origin is tuple:
+        return list[_file_type(arguments[0])]  # type: ignore[misc]
+    if origin in (Union, types.UnionType):
+        kept = tuple(_file_type(arg) for arg in arguments)
+        return Union[kept]  # noqa: UP007
+    return annotation
+
+
+@functools.cache
+def file_schema(kind: type[Any]) -> type[BaseModel]:
+    """Return the pydantic model of the files that fill a dataclass."""
+    entries: dict[str, Any] = {}
+    for entry in fields(kind):
+        if entry.name in _RESERVED:
+            continue
+        file_type = _file_type(hints(kind)[entry.name])
+        required = entry.default is MISSING and entry.default_factory is MISSING
+        entries[entry.name] = (file_type, Field(...) if required else Field(default=None))
+    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=False), **entries)
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file with the C reader.
+
+    Raises
+    ------
+    UserError
+        One line that names the file, the line and what is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error.__class__.__name__})") from None
+    try:
+        return YAML(typ="safe").load(text)
+    except MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        problem = " ".join(str(error.problem).split())
+        raise UserError(f"{path}{line}: {problem}") from None
+    except (YAMLError, ValueError) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def _line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
+    """Return the line of a key; only errors pay for the round-trip reader."""
+    try:
+        node = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+    except (YAMLError, OSError):
+        return None
+    line: int | None = None
+    for key in keys:
+        try:
+            position = node.lc.data[key]
+            node = node[key]
+        except (AttributeError, KeyError, IndexError, TypeError):
+            break
+        line = position[0] + 1
+    return line
+
+
+def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
+    """Return every error of a file's content, one line each."""
+    if not isinstance(raw, dict):
+        return [f"{path}: expected a mapping of fields"]
+    try:
+        file_schema(kind).model_validate(raw)
+    except ValidationError as errors:
+        lines = []
+        for error in errors.errors():
+            keys = tuple(part for part in error["loc"] if part in ("value",) or not _is_type_tag(part))
+            where = ".".join(str(key) for key in keys)
+            line = _line_of(path, keys)
+            message = error["msg"].removeprefix("Value error, ")
+            message = {"missing": "required field is missing", "extra_forbidden": "unknown field"}.get(
+                error["type"], message
+            )
+            lines.append(f"{path}{f':{line}' if line else ''}: {where}: {message}")
+        return list(dict.fromkeys(lines))
+    return []
+
+
+def _is_type_tag(part: Any) -> bool:
+    return isinstance(part, str) and (part[:1].isupper() or part.startswith("function-"))
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Return ``base`` with the paths that ``over`` names replaced; a quantity is replaced whole."""
+    if isinstance(base, dict) and isinstance(over, dict) and not (set(over) <= _QUANTITY_KEYS and "value" in over):
+        return {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
+    return over
+
+
+# --- building ----------------------------------------------------------------------------------------------------
+
+
+def build(
+    kind: type[Any], raw: Mapping[str, Any], origin: Mapping[str, str], defaults: tuple[str, str], prefix: str = ""
+) -> tuple[Any, dict[str, Provenance]]:
+    """Make the dataclass of a validated file, and the provenance of each of its numbers.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    raw : Mapping
+        Content of the file, ``extends`` resolved.
+    origin : Mapping
+        File that wrote each path.
+    defaults : tuple of str
+        Source and kind of numbers that are written bare.
+    prefix : str
+        Path of this part.
+    """
+    provenance: dict[str, Provenance] = {}
+    made = _build(kind, raw, origin, defaults, prefix, provenance)
+    return made, provenance
+
+
+def _build(
+    annotation: Any,
+    raw: Any,
+    origin: Mapping[str, str],
+    defaults: tuple[str, str],
+    path: str,
+    provenance: dict[str, Provenance],
+) -> Any:
+    unit = unit_of(annotation)
+    if unit is not None:
+        return _number(raw, unit, origin, defaults, path, provenance)
+    if is_dataclass(annotation):
+        kind = typing.cast(type[Any], annotation)
+        values = {}
+        for entry in fields(kind):
+            below = f"{path}.{entry.name}" if path else entry.name
+            if entry.name not in _RESERVED and raw.get(entry.name) is not None:
+                values[entry.name] = _build(
+                    hints(kind)[entry.name], raw[entry.name], origin, defaults, below, provenance
+                )
+            elif unit_of(hints(kind)[entry.name]) and entry.default is not MISSING:
+                note = "not given" if entry.default != entry.default else "default"
+                provenance[below] = Provenance("", "unpublished" if note == "not given" else "derived", "", note)
+        return kind(**values)
+    inner, arguments = get_origin(annotation), get_args(annotation)
+    if getattr(inner, "__name__", "") == "Mapping":
+        return {
+            key: _build(arguments[1], value, origin, defaults, f"{path}.{key}", provenance)
+            for key, value in raw.items()
+        }
+    if inner is tuple:
+        return tuple(
+            _build(arguments[0], value, origin, defaults, f"{path}.{index}", provenance)
+            for index, value in enumerate(raw)
+        )
+    if inner in (Union, types.UnionType):
+        chosen = next(arg for arg in arguments if arg is not type(None))
+        return _build(chosen, raw, origin, defaults, path, provenance)
+    return raw
+
+
+def _number(
+    raw: Any,
+    unit: str,
+    origin: Mapping[str, str],
+    defaults: tuple[str, str],
+    path: str,
+    provenance: dict[str, Provenance],
+) -> float:
+    written = raw if isinstance(raw, dict) else {"value": raw}
+    value = NAN if written["value"] is None else parse(written["value"], unit)
+    bounds = [NAN if written.get(key) is None else parse(written[key], unit) for key in ("low", "high")]
+    kind = "unpublished" if math.isnan(value) else written.get("kind") or defaults[1]
+    file = next((origin[part] for part in _parents(path) if part in origin), "")
+    source = written.get("source") or defaults[0]
+    provenance[path] = Provenance(source, kind, file, written.get("note", ""), *bounds)
+    return value
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts), 0, -1)] + [""]
+
+
+def paths_written(raw: Any, prefix: str = "") -> list[str]:
+    """Return the paths that a file's content writes."""
+    if isinstance(raw, dict) and not (raw and set(raw) <= _QUANTITY_KEYS and "value" in raw):
+        return [
+            path
+            for key, value in raw.items()
+            for path in paths_written(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
+    return [prefix]
+
+
+def unsourced(kind: type[Any], raw: Mapping[str, Any], provenance: Mapping[str, Provenance], path: Path) -> list[str]:
+    """Return one line for each number that names no source or no kind."""
+    lines = []
+    for where, origin in provenance.items():
+        if origin.kind != "unpublished" and origin.note != "default" and not (origin.source and origin.kind):
+            missing = "source" if not origin.source else "kind"
+            line = _line_of(path, tuple(int(part) if part.isdigit() else part for part in where.split(".")))
+            lines.append(
+                f"{path}{f':{line}' if line else ''}: {where}: a number needs a {missing}; "
+                "write {value: ..., source: ..., kind: ...} or give the file one"
+            )
+    return lines

@@ -1,0 +1,178 @@
+"""Varying an input by its path: the only way that ``--set``, an axis, a sample or a workbook cell changes a number."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args
+
+from perfmodel.errors import UserError
+from perfmodel.specs.files import hints, unit_of
+from perfmodel.specs.types import Provenance, Scenario
+from perfmodel.specs.units import change
+
+ROOTS = ("system", "model", "traffic", "deployment")
+_SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
+
+
+def quantities(part: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Give path, unit and value of every quantity below a spec."""
+    if isinstance(part, Mapping):
+        unit = ""
+        for key, value in part.items():
+            if is_dataclass(value) or isinstance(value, Mapping | tuple):
+                yield from quantities(value, f"{path}.{key}")
+            elif not isinstance(value, str):
+                yield f"{path}.{key}", unit, value
+    elif isinstance(part, tuple):
+        for index, value in enumerate(part):
+            yield from quantities(value, f"{path}.{index}")
+    elif is_dataclass(part):
+        for entry in fields(part):
+            value = getattr(part, entry.name)
+            below = f"{path}.{entry.name}" if path else entry.name
+            annotation = hints(type(part))[entry.name]
+            if entry.name in _SKIPPED or value is None:
+                continue
+            if unit := unit_of(annotation):
+                yield below, unit, value
+            elif isinstance(value, Mapping):
+                value_unit = unit_of(get_args(annotation)[1])
+                if value_unit:
+                    for key, number in value.items():
+                        yield f"{below}.{key}", value_unit, number
+            else:
+                yield from quantities(value, below)
+
+
+def full_path(scenario: Scenario, path: str) -> str:
+    """Return a path with its root; the root may be left out where there is no doubt.
+
+    Raises
+    ------
+    UserError
+        Where no spec, or more than one, has such a path.
+    """
+    if path.split(".")[0] in ROOTS:
+        get(scenario, path)
+        return path
+    found = []
+    for root in ROOTS:
+        try:
+            get(scenario, f"{root}.{path}")
+        except UserError:
+            continue
+        found.append(f"{root}.{path}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"'{path}' is ambiguous: write {' or '.join(found)}")
+    raise UserError(f"unknown path '{path}': {_suggestion(scenario, path)}")
+
+
+def _suggestion(scenario: Scenario, path: str) -> str:
+    known = [where for where, _, _ in quantities(scenario)]
+    close = difflib.get_close_matches(path, known, n=2, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else "paths start with system, model, traffic or deployment"
+
+
+def get(part: Any, path: str) -> Any:
+    """Return what stands at a path."""
+    here = part
+    for key in path.split("."):
+        if isinstance(here, Mapping) and key in here:
+            here = here[key]
+        elif isinstance(here, tuple) and key.isdigit() and int(key) < len(here):
+            here = here[int(key)]
+        elif is_dataclass(here) and key not in _SKIPPED and hasattr(here, key) and getattr(here, key) is not None:
+            here = getattr(here, key)
+        else:
+            known = _suggestion(part, path) if isinstance(part, Scenario) else f"no '{key}'"
+            raise UserError(f"unknown path '{path}': {known}")
+    return here
+
+
+def put(part: Any, path: str, value: Any) -> Any:
+    """Return a copy of a spec with another value at a path."""
+    key, _, rest = path.partition(".")
+    if isinstance(part, Mapping):
+        return {**part, key: put(part[key], rest, value) if rest else value}
+    if isinstance(part, tuple):
+        index = int(key)
+        changed = put(part[index], rest, value) if rest else value
+        return (*part[:index], changed, *part[index + 1 :])
+    return replace(part, **{key: put(getattr(part, key), rest, value) if rest else value})
+
+
+def unit_at(scenario: Scenario, path: str) -> str:
+    """Return the unit of the quantity at a path."""
+    for where, unit, _ in quantities(scenario):
+        if where == path:
+            return unit
+    raise UserError(f"'{path}' is not a quantity; {_suggestion(scenario, path)}")
+
+
+def assign(scenario: Scenario, text: str) -> Scenario:
+    """Apply one ``PATH=VALUE``: a quantity with its unit, a relative change, or a word for what is no quantity.
+
+    Raises
+    ------
+    UserError
+        Where the path, the unit or the value is wrong; the message names what would do.
+    """
+    path, equals, written = text.partition("=")
+    if not equals or not written.strip():
+        raise UserError(f"--set {text}: write PATH=VALUE, for example system.memory.hbm.bandwidth=+20%")
+    where = full_path(scenario, path.strip())
+    old = get(scenario, where)
+    word = written.strip()
+    if isinstance(old, bool):
+        if word not in ("true", "false"):
+            raise UserError(f"--set {text}: expected true or false")
+        return put_given(scenario, where, word == "true")
+    if isinstance(old, str):
+        return put_given(scenario, where, word)
+    if is_dataclass(old) or isinstance(old, Mapping | tuple):
+        raise UserError(f"--set {text}: '{where}' is a group; name one of its numbers")
+    try:
+        value = change(word, unit_at(scenario, where), old)
+    except UserError as error:
+        raise UserError(f"--set {path.strip()}: {error}") from None
+    if value != value:
+        raise UserError(f"--set {text}: '{where}' is not published, so give it a value instead of a change")
+    _in_range(text, where, value)
+    return put_given(scenario, where, value)
+
+
+def _in_range(text: str, where: str, value: float) -> None:
+    name = where.rpartition(".")[2]
+    if value < 0:
+        raise UserError(f"--set {text}: must not be negative")
+    whole = where.startswith("deployment.") or name in ("count", "heads", "kv_heads", "head_dim", "hidden", "vocab")
+    if whole and (value < 1 or value != int(value)):
+        raise UserError(f"--set {text}: must be a whole number of at least 1")
+    if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_", "utilisation")) and value > 1:
+        raise UserError(f"--set {text}: an efficiency is a share of at most 1")
+    divides = ("bandwidth", "rates", "visible", "prompt", "output", "concurrency", "gemm_", "attention_", "exponent")
+    if value == 0 and any(part in where for part in divides):
+        raise UserError(f"--set {text}: must be more than 0")
+
+
+def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
+    """Return a scenario with a value that the user gave, its provenance saying so."""
+    changed: Scenario = put(scenario, path, value)
+    root, _, rest = path.partition(".")
+    part = getattr(changed, root)
+    if not hasattr(part, "provenance"):
+        return changed
+    given = Provenance("given by the user", "given")
+    return replace(changed, **{root: replace(part, provenance={**part.provenance, rest: given})})
+
+
+def provenance_of(scenario: Scenario, path: str) -> Provenance:
+    """Return where the number at a path came from."""
+    root, _, rest = path.partition(".")
+    part = getattr(scenario, root)
+    found: Provenance | None = getattr(part, "provenance", {}).get(rest)
+    return found or Provenance("the plan", "given")

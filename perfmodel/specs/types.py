@@ -1,0 +1,308 @@
+"""The frozen dataclasses that the models of the world work on.
+
+Each quantity is a :class:`~perfmodel.numerics.Number` and carries its unit in its annotation; the file schemas, the
+traced inputs and ``--set`` are all made from these annotations.  Where each value came from stands beside it in
+``provenance``, keyed by path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from perfmodel.numerics import NAN, Number
+
+PRECISIONS = ("bf16", "fp16", "fp8", "int8", "fp4", "mxfp4", "int4")
+
+#: Bytes an element, block scales included: NVFP4 has an FP8 scale for 16, MXFP4 for 32, INT4 an FP16 scale for 128.
+PRECISION_BYTES = {
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "fp4": 0.5 + 1 / 16,
+    "mxfp4": 0.5 + 1 / 32,
+    "int4": 0.5 + 2 / 128,
+}
+
+Count = Annotated[Number, "1"]
+Bytes = Annotated[Number, "B"]
+Bandwidth = Annotated[Number, "B/s"]
+Rate = Annotated[Number, "FLOP/s"]
+Seconds = Annotated[Number, "s"]
+Share = Annotated[Number, "1"]
+Watts = Annotated[Number, "W"]
+Dollars = Annotated[Number, "USD"]
+SquareMillimetres = Annotated[Number, "mm2"]
+
+#: A value that nobody has published; its reason is in the provenance.
+UNPUBLISHED: Any = NAN
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a number came from.
+
+    ``kind`` is one of datasheet, paper, measured, derived, estimate, given; ``low`` and ``high`` belong to estimates.
+    """
+
+    source: str
+    kind: str
+    file: str = ""
+    note: str = ""
+    low: float = NAN
+    high: float = NAN
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Grouped-query attention of one layer."""
+
+    kind: str
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Feed-forward block of one layer; 3 matrices where it is gated."""
+
+    intermediate: Count
+    matrices: Count = 3.0
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A run of equal layers."""
+
+    count: Count
+    attention: Attention
+    mlp: Mlp
+
+
+@dataclass(frozen=True)
+class Model:
+    """An architecture."""
+
+    name: str
+    hf_id: str
+    precision: str
+    hidden: Count
+    vocab: Count
+    tied_embeddings: bool
+    max_context: Count
+    layers: tuple[Layers, ...]
+    aliases: tuple[str, ...] = ()
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+# --- traffic -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the users ask for; lengths are means."""
+
+    name: str
+    prompt: Count
+    output: Count
+    concurrency: Count = 1.0
+    aliases: tuple[str, ...] = ()
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+# --- systems -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A level of memory of one chip: capacity on the label, what the driver shows, and bandwidth."""
+
+    capacity: Bytes
+    bandwidth: Bandwidth
+    visible: Bytes = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory tiers of one chip."""
+
+    hbm: Tier | None = None
+    sram: Tier | None = None
+    ddr: Tier | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """Links between the chips that share a model; bandwidth is that of one chip, one direction."""
+
+    topology: str
+    bandwidth_per_direction: Bandwidth = UNPUBLISHED
+    hop_latency: Seconds = UNPUBLISHED
+    ports: Count = UNPUBLISHED
+    port_bandwidth_per_direction: Bandwidth = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Die:
+    """Silicon of one package."""
+
+    process: str
+    area: SquareMillimetres = UNPUBLISHED
+    dies_per_package: Count = 1.0
+
+
+@dataclass(frozen=True)
+class Power:
+    """Nameplate power."""
+
+    chip_tdp: Watts = UNPUBLISHED
+    system_per_chip: Watts = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a system costs to buy."""
+
+    system: Dollars = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A way to lay a model over the chips; ``pp`` is a number, ``fewest`` stages that fit, or ``layers``, one each."""
+
+    name: str
+    tp: Count
+    pp: str = "1"
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on."""
+
+    small_latency: Seconds
+    small_growth: Share
+    small_bandwidth: Bandwidth
+    large_latency: Seconds
+    large_growth: Share
+    large_bandwidth: Bandwidth
+    threshold: Bytes
+
+
+@dataclass(frozen=True)
+class KernelsEfficiency:
+    """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves."""
+
+    gemm_memory: Mapping[str, Share]
+    gemm_compute: Mapping[str, Share]
+    attention_memory: Share
+    attention_compute: Share
+    layer_time: Seconds
+    step_time: Seconds
+    stage_latency: Seconds
+    memory_utilisation: Share
+    reserved_memory: Bytes
+    all_reduce: AllReduce
+
+
+@dataclass(frozen=True)
+class DataflowEfficiency:
+    """How a dataflow machine runs a fused decoder."""
+
+    memory: Share
+    compute: Share
+    warm_up: Seconds
+    kernel_boundary: Seconds
+    host_time: Seconds
+    memory_utilisation: Share
+    reserved_memory: Bytes
+    kernel_looping: bool = True
+    batch_streaming: bool = True
+    schedule_offloading: bool = False
+    offloaded_tokens: Count = 20.0
+
+
+@dataclass(frozen=True)
+class SramEfficiency:
+    """How an SRAM pipeline runs; ``layer_overhead`` is the time a layer that the bare machine does not explain."""
+
+    memory: Share
+    compute: Share
+    layer_overhead: Seconds
+    token_budget: Count
+    memory_utilisation: Share
+    reserved_memory: Bytes
+    all_reduce_latency: Seconds
+    all_reduce_bandwidth: Bandwidth
+    all_reduce_exponent: Share
+    beat: str = "load"
+
+
+Efficiency = KernelsEfficiency | DataflowEfficiency | SramEfficiency
+
+EFFICIENCY_OF_KIND: dict[str, type[Any]] = {
+    "kernels": KernelsEfficiency,
+    "dataflow": DataflowEfficiency,
+    "sram_pipeline": SramEfficiency,
+}
+
+
+@dataclass(frozen=True)
+class System:
+    """A machine that can be bought, with the parts that the models need."""
+
+    name: str
+    title: str
+    kind: str
+    chip: str
+    chips_per_node: Count
+    rates: Mapping[str, Rate]
+    computes_as: Mapping[str, str]
+    memory: Memory
+    link: Link
+    network: Link
+    die: Die
+    power: Power
+    price: Price
+    plans: tuple[Plan, ...]
+    default_plan: str
+    default_engine: str
+    quantised: str = "linear"
+    tile: Count = 1.0
+    efficiency: Efficiency | None = None
+    aliases: tuple[str, ...] = ()
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """How the model is laid over the system."""
+
+    plan: str
+    engine: str
+    precision: str
+    kv_precision: str
+    tp: Count
+    pp: Count = 1.0
+    ep: Count = 1.0
+    dp: Count = 1.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One question: a model on a system, laid out by a deployment, under a traffic."""
+
+    system: System
+    model: Model
+    deployment: Deployment
+    traffic: Traffic
+    assumed: tuple[str, ...] = field(default=(), compare=False)
+    warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -1,0 +1,179 @@
+"""Quantities as text: ``3.35 TB/s``, ``300 ns``, ``80 GiB``, ``+50%``, ``x2``.
+
+Inside everything is in SI units, bytes, FLOP, tokens and USD.  ``GB`` is 1e9 and ``GiB`` 2^30 bytes; ``b`` is a bit and
+``B`` a byte.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from perfmodel.errors import UserError
+
+_PREFIX = {
+    "": 1.0,
+    "f": 1e-15,
+    "p": 1e-12,
+    "n": 1e-9,
+    "u": 1e-6,
+    "µ": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
+
+#: Base unit as written: (unit inside, factor, may take a prefix).
+_BASE = {
+    "B": ("B", 1.0, True),
+    "b": ("B", 0.125, True),
+    "FLOP": ("FLOP", 1.0, True),
+    "OP": ("FLOP", 1.0, True),
+    "W": ("W", 1.0, True),
+    "J": ("J", 1.0, True),
+    "Hz": ("1/s", 1.0, True),
+    "USD": ("USD", 1.0, True),
+    "token": ("1", 1.0, True),
+    "tokens": ("1", 1.0, True),
+    "s": ("s", 1.0, True),
+    "min": ("s", 60.0, False),
+    "h": ("s", 3600.0, False),
+    "day": ("s", 86400.0, False),
+    "year": ("s", 31536000.0, False),
+    "mm2": ("mm2", 1.0, False),
+    "%": ("1", 0.01, False),
+    "1": ("1", 1.0, False),
+}
+
+_QUANTITY = re.compile(r"^\s*([+-]?(?:\d+(?:[_,]\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+_RELATIVE = re.compile(r"^\s*([+-])\s*(\d+\.?\d*)\s*%\s*$")
+_FACTOR = re.compile(r"^\s*[x×]\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*$")
+
+
+def _single(text: str) -> tuple[str, float] | None:
+    if text in _BASE:
+        unit, factor, _ = _BASE[text]
+        return unit, factor
+    for base, (unit, factor, prefixed) in _BASE.items():
+        if prefixed and text.endswith(base) and text[: -len(base)] in _PREFIX:
+            return unit, factor * _PREFIX[text[: -len(base)]]
+    return None
+
+
+def unit_factor(text: str) -> tuple[str, float] | None:
+    """Return the inside unit and the factor of a written one, or None where it is unknown."""
+    if text in ("", "1"):
+        return "1", 1.0
+    if text in ("FLOPS", "FLOPs") or (text.endswith("FLOPS") and text[:-5] in _PREFIX):
+        return "FLOP/s", _PREFIX[text.removesuffix("FLOPS").removesuffix("FLOPs")]
+    parts = text.split("/")
+    if len(parts) > 2:
+        return None
+    top = _single(parts[0] or "1")
+    if top is None:
+        return None
+    if len(parts) == 1:
+        return top
+    bottom = _single(parts[1])
+    if bottom is None:
+        return None
+    return f"{top[0]}/{bottom[0]}", top[1] / bottom[1]
+
+
+def examples(unit: str) -> str:
+    """Return how a quantity of a unit may be written."""
+    return {
+        "B": "'80 GB', '80 GiB'",
+        "B/s": "'3.35 TB/s'",
+        "FLOP/s": "'989 TFLOP/s'",
+        "s": "'5 us', '0.3 s'",
+        "W": "'700 W'",
+        "USD": "'515 kUSD'",
+        "mm2": "'814 mm2'",
+    }.get(unit, "a plain number")
+
+
+def parse(text: str | int | float, unit: str) -> float:
+    """Read a quantity.
+
+    Parameters
+    ----------
+    text : str, int or float
+        As written; a bare number is taken to be in the inside unit.
+    unit : str
+        The inside unit that is expected.
+
+    Returns
+    -------
+    float
+        Value in the inside unit.
+
+    Raises
+    ------
+    UserError
+        Where it is no number, not finite, or of another unit.
+    """
+    if isinstance(text, bool):
+        raise UserError(f"expected {examples(unit)}, found {text}")
+    if isinstance(text, int | float):
+        value, written = float(text), ""
+    else:
+        match = _QUANTITY.match(text)
+        if match is None:
+            raise UserError(f"'{text}' is not a quantity; write {examples(unit)}")
+        value, written = float(match[1].replace("_", "").replace(",", "")), match[2]
+    if not math.isfinite(value):
+        raise UserError(f"'{text}' is not finite; write {examples(unit)}")
+    if written == "":
+        return value
+    found = unit_factor(written)
+    if found is None:
+        raise UserError(f"unknown unit '{written}' in '{text}'; write {examples(unit)}")
+    if found[0] != unit:
+        raise UserError(f"'{text}' is in {found[0]}, expected {unit}: write {examples(unit)}")
+    return value * found[1]
+
+
+def change(text: str, unit: str, old: float) -> float:
+    """Read a new value, which may be relative to the old one: ``+50%``, ``-10%``, ``x2``."""
+    if relative := _RELATIVE.match(text):
+        sign = 1.0 if relative[1] == "+" else -1.0
+        return old * (1.0 + sign * float(relative[2]) / 100.0)
+    if factor := _FACTOR.match(text):
+        return old * float(factor[1])
+    return parse(text, unit)
+
+
+_SHOWN = (
+    ("P", 1e15),
+    ("T", 1e12),
+    ("G", 1e9),
+    ("M", 1e6),
+    ("k", 1e3),
+    ("", 1.0),
+    ("m", 1e-3),
+    ("u", 1e-6),
+    ("n", 1e-9),
+)
+
+
+def show(value: float, unit: str, digits: int = 4) -> str:
+    """Return a quantity as text with a fitting prefix."""
+    if value != value:
+        return "not published"
+    if unit in ("1", "mm2", "1/s") or value == 0.0:
+        return f"{value:.{digits}g}" + ("" if unit == "1" else f" {unit}")
+    for prefix, factor in _SHOWN:
+        if abs(value) >= factor:
+            return f"{value / factor:.{digits}g} {prefix}{unit}"
+    return f"{value:.{digits}g} {unit}"

@@ -1,0 +1,1 @@
+"""Sweeps, fits, comparisons and searches: NumPy code around the models."""

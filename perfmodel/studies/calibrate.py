@@ -1,0 +1,462 @@
+"""Fitting efficiencies on public measurements; writes ``hardware_specs/calibration/``.
+
+Everything is derived from the files in ``data/`` and is the same on every run.  Each number carries how many points
+it was fitted on and how far those points lie from the fit.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, least_squares
+
+from perfmodel.errors import UserError
+from perfmodel.machines.kernels import all_reduce_time
+from perfmodel.prediction import evaluate
+from perfmodel.question import Options, resolve
+from perfmodel.specs import catalog, files
+from perfmodel.specs.paths import put
+from perfmodel.specs.types import AllReduce, KernelsEfficiency, Scenario
+
+Array = NDArray[np.float64]
+
+#: Chips whose kernels were measured, and the system whose rates and bandwidth the efficiencies refer to.
+SYSTEM_OF_CHIP = {
+    "h100": "dgx-h100",
+    "h200": "dgx-h200",
+    "b200": "dgx-b200",
+    "a100": "dgx-a100",
+    "gb200": "gb200-nvl72",
+}
+CHIP_OF_HARDWARE = {
+    "H100 SXM": "h100",
+    "H200 SXM": "h200",
+    "B200 SXM": "b200",
+    "A100 SXM": "a100",
+    "GB200 NVL72": "gb200",
+}
+ENGINE_OF_ALL_REDUCE = {
+    "vLLM_custom_graph": "vllm",
+    "TRTLLM": "trtllm",
+    "SGLang_CustomAllReduce_graph": "sglang",
+}
+#: Kernel data of a storage format: (rate name, bytes a weight, bytes an activation in, precision it stands for).
+GEMM_FORMATS = {
+    "bfloat16": ("bf16", 2.0, 2.0),
+    "fp8": ("fp8", 1.0, 1.0),
+    "nvfp4": ("fp4", 0.5625, 0.5625),
+    "sq": ("int8", 1.0, 1.0),
+}
+KERNELS = "aiconfigurator-0.12"
+#: Serving rows that beat the physics or saturate a front end; see ``data/README.md``.
+ANOMALIES = (("nvidia/Llama-3.1-8B-Instruct-FP8", "H200 SXM", "vllm 0.12.0"),)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted number: value with unit as text, and what it rests on."""
+
+    value: str
+    note: str
+    kind: str = "measured"
+    source: str = KERNELS
+
+    def quantity(self) -> dict[str, str]:
+        """Return it as a spec file writes it."""
+        return {"value": self.value, "source": self.source, "kind": self.kind, "note": self.note}
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (catalog.bundled() / "data" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _columns(rows: Iterable[Mapping[str, str]], *names: str) -> list[Array]:
+    return [
+        np.array(column) for column in zip(*([float(row[name] or 0) for name in names] for row in rows), strict=True)
+    ]
+
+
+def _grouped(rows: Iterable[dict[str, str]], *names: str) -> dict[tuple[str, ...], list[dict[str, str]]]:
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in names)].append(row)
+    return groups
+
+
+def _log_fit(
+    model: Callable[[Array], Array], measured: Array, start: list[float], upper: list[float]
+) -> tuple[Array, Array]:
+    """Return the parameters that fit best in relative terms, and the signed relative errors."""
+    result = least_squares(
+        lambda x: np.log(model(x) / measured),
+        start,
+        bounds=([1e-3] * len(start), upper),
+        loss="soft_l1",
+        f_scale=0.1,
+    )
+    return result.x, model(result.x) / measured - 1
+
+
+def _note(errors: Array, what: str) -> str:
+    return f"{what}; n {errors.size}, median error {np.median(np.abs(errors)):.1%}, bias {np.median(errors):+.1%}"
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------
+
+
+def fit_gemm(
+    rows: list[dict[str, str]], peak: float, bandwidth: float, bytes_in: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Fit ``t = t0 + max(flops / (peak e_c), bytes / (bandwidth e_m))``.
+
+    Returns
+    -------
+    parameters : ndarray, shape (3,)
+        t0 [us], memory efficiency, compute efficiency.
+    errors : ndarray
+        Signed relative errors of the points.
+    """
+    m, n, k, latency = _columns(rows, "m", "n", "k", "value")
+    flops = 2 * m * n * k
+    moved = n * k * bytes_in[0] + m * k * bytes_in[1] + m * n * 2
+
+    def model(x: Array) -> Array:
+        slower: Array = np.maximum(flops / (peak * x[2]), moved / (bandwidth * x[1]))
+        return x[0] * 1e-6 + slower
+
+    return _log_fit(model, latency * 1e-6, [5.0, 0.8, 0.7], [50.0, 1.0, 1.0])
+
+
+def fit_attention(rows: list[dict[str, str]], peak: float, bandwidth: float) -> dict[str, tuple[Array, Array]]:
+    """Fit decode attention's memory efficiency and prefill attention's compute efficiency, each with its own t0."""
+    decode = [row for row in rows if row["metric"].startswith("generation")]
+    batch, cached, kv_heads, dim, latency = _columns(
+        decode, "concurrency_or_batch", "kv_len", "kv_heads", "head_dim", "value"
+    )
+    element = np.array([1.0 if row["dtype_kv"] == "fp8" else 2.0 for row in decode])
+    moved = batch * cached * 2 * kv_heads * dim * element
+    memory = _log_fit(lambda x: x[0] * 1e-6 + moved / (bandwidth * x[1]), latency * 1e-6, [8.0, 0.7], [50.0, 1.0])
+    prefill = [row for row in rows if not row["metric"].startswith("generation") and row["dtype_weights"] == "bfloat16"]
+    batch, tokens, heads, dim, latency = _columns(prefill, "concurrency_or_batch", "isl", "heads", "head_dim", "value")
+    flops = 4 * batch * tokens * (tokens + 1) / 2 * heads * dim
+    compute = _log_fit(lambda x: x[0] * 1e-6 + flops / (peak * x[1]), latency * 1e-6, [8.0, 0.4], [50.0, 1.0])
+    return {"memory": memory, "compute": compute}
+
+
+def fit_all_reduce(rows: list[dict[str, str]]) -> tuple[Array, Array]:
+    """Fit the engine's two algorithms and the size at which it changes between them.
+
+    Returns
+    -------
+    parameters : ndarray, shape (7,)
+        Latency [us], growth and bandwidth [GB/s] of each algorithm, threshold [B].
+    errors : ndarray
+    """
+    ranks, message, latency = _columns(rows, "tp", "message_bytes", "value")
+    best: tuple[float, Array, Array] | None = None
+    for threshold in np.unique(message)[1:]:
+
+        def model(x: Array, threshold: float = float(threshold)) -> Array:
+            engine = AllReduce(x[0] * 1e-6, x[1], x[2] * 1e9, x[3] * 1e-6, x[4], x[5] * 1e9, threshold)
+            time: Array = all_reduce_time(engine, message, ranks)
+            return time
+
+        for start in ([5, 0.2, 300, 8, 0.3, 300], [5, 0.2, 300, 15, 0.6, 200]):
+            x, errors = _log_fit(model, latency * 1e-6, start, [60, 3, 5000, 60, 3, 5000])
+            cost = float(np.sum(np.abs(np.log1p(errors))))
+            if best is None or cost < best[0]:
+                best = cost, np.append(x, threshold), errors
+    assert best is not None
+    return best[1], best[2]
+
+
+def _kernel_block(chip: str) -> dict[str, Any]:
+    """Return the GEMM and attention efficiencies of a chip, measured with TensorRT-LLM."""
+    system = catalog.load_system(SYSTEM_OF_CHIP[chip])[0]
+    assert system.memory.hbm is not None
+    bandwidth = float(system.memory.hbm.bandwidth)
+    hardware = next(name for name, known in CHIP_OF_HARDWARE.items() if known == chip)
+    gemm = _grouped(_rows("kernels/gemm.csv"), "hardware", "dtype_weights")
+    block: dict[str, Any] = {"gemm_memory": {}, "gemm_compute": {}}
+    for form, (rate, *element) in GEMM_FORMATS.items():
+        rows = gemm.get((hardware, form))
+        if not rows:
+            continue
+        x, errors = fit_gemm(rows, float(system.rates[rate]), bandwidth, (element[0], element[1]))
+        note = _note(errors, f"TensorRT-LLM kernels, 3 parameters; its {x[0]:.1f} us a kernel are in layer_time")
+        block["gemm_memory"][rate] = Fitted(f"{x[1]:.4f}", note).quantity()
+        block["gemm_compute"][rate] = Fitted(f"{x[2]:.4f}", note).quantity()
+    attention = [row for row in _rows("kernels/attention.csv") if row["hardware"] == hardware]
+    fits = fit_attention(attention, float(system.rates["bf16"]), bandwidth)
+    for side, (x, errors) in fits.items():
+        note = _note(errors, f"TensorRT-LLM kernels, 2 parameters; its {x[0]:.1f} us a kernel are in layer_time")
+        block[f"attention_{side}"] = Fitted(f"{x[1]:.4f}", note).quantity()
+    return block
+
+
+def _all_reduce_block(chip: str, engine: str) -> dict[str, Any] | None:
+    wanted = next(name for name, known in ENGINE_OF_ALL_REDUCE.items() if known == engine)
+    rows = [
+        row
+        for row in _rows("kernels/allreduce.csv")
+        if row["engine"] == wanted and CHIP_OF_HARDWARE[row["hardware"]] == chip
+    ]
+    if not rows:
+        return None
+    x, errors = fit_all_reduce(rows)
+    note = _note(errors, "2, 4 and 8 ranks, 2 KiB to 16 MiB, CUDA graph, 7 parameters")
+    names = ("small_latency", "small_growth", "small_bandwidth", "large_latency", "large_growth", "large_bandwidth")
+    units = (" us", "", " GB/s", " us", "", " GB/s")
+    block = {
+        name: Fitted(f"{value:.4g}{unit}", note).quantity() for name, value, unit in zip(names, x, units, strict=False)
+    }
+    block["threshold"] = Fitted(f"{x[6] / 1024:g} KiB", note).quantity()
+    return block
+
+
+# --- time a layer ------------------------------------------------------------------------------------------------
+
+
+def layer_time_rows(chip: str, engine: str) -> list[dict[str, str]]:
+    """Return the serving rows on which the time a layer is fitted: dense models, at most 8 requests at once."""
+    hardware = next(name for name, known in CHIP_OF_HARDWARE.items() if known == chip)
+    return [
+        row
+        for row in _rows("measured/serving.csv")
+        if row["metric"] == "tpot"
+        and row["hardware"] == hardware
+        and row["engine"].split()[0] == engine
+        and 0 < float(row["concurrency_or_batch"] or 0) <= 8
+        and (row["model"], row["hardware"], row["engine"]) not in ANOMALIES
+        and _is_dense(row["model"])
+    ]
+
+
+def _is_dense(model: str) -> bool:
+    try:
+        return catalog.load_model(model).layers[0].mlp is not None
+    except UserError:
+        return False
+
+
+def serving_scenario(row: Mapping[str, str], efficiency: KernelsEfficiency) -> Scenario:
+    """Return the scenario of a serving row."""
+    options = Options(
+        tp=float(row["tp"]),
+        pp=float(row["pp"] or 1),
+        precision=row["dtype_weights"] or None,
+        kv_precision=row["dtype_kv"] or None,
+        engine=row["engine"].split()[0],
+        prompt=float(row["isl"]),
+        output=float(row["osl"]),
+        concurrency=float(row["concurrency_or_batch"]),
+    )
+    scenario = resolve(row["model"], row["hardware"], options)
+    return replace(scenario, system=replace(scenario.system, efficiency=efficiency))
+
+
+def fit_layer_time(rows: list[dict[str, str]], efficiency: KernelsEfficiency) -> tuple[float, Array]:
+    """Fit the one time a layer on TPOT; everything else is taken from the kernels.
+
+    TPOT is affine in it, so two evaluations a row and one division give the least squares of relative errors.
+    """
+    measured = np.array([float(row["value"]) * 1e-3 for row in rows])
+    scenarios = [serving_scenario(row, efficiency) for row in rows]
+
+    def tpot(layer_time: float) -> Array:
+        path = "system.efficiency.layer_time"
+        return np.array([float(evaluate(put(one, path, layer_time)).metrics["tpot_s"]) for one in scenarios])
+
+    bare = tpot(0.0)
+    slope = (tpot(1e-5) - bare) / 1e-5 / measured
+    gap = 1 - bare / measured
+    fitted = max(0.0, float(np.sum(slope * gap) / np.sum(slope**2)))
+    return fitted, tpot(fitted) / measured - 1
+
+
+def _layer_time(chip: str, engine: str, block: dict[str, Any]) -> dict[str, Any]:
+    rows = layer_time_rows(chip, engine)
+    if not rows:
+        return {}
+    efficiency, _ = files.build(KernelsEfficiency, block, {}, ("", ""))
+    fitted, errors = fit_layer_time(rows, efficiency)
+    models = ", ".join(sorted({row["model"] for row in rows}))
+    note = _note(errors, f"1 parameter on TPOT of {models} at up to 8 requests at once")
+    return {"layer_time": Fitted(f"{fitted * 1e6:.4g} us", note).quantity()}
+
+
+# --- machines without kernel tables ------------------------------------------------------------------------------
+
+
+def lpu_block() -> dict[str, Any]:
+    """Return the LPU's all-reduce curve from the two published knees."""
+    half, most = 32 * 1024.0, 80 * 1024.0
+    # T0 BW / S at the knees: (1 / share)^p - 1 = (T0 BW / S)^p.
+    exponent = brentq(lambda p: (most / half) ** p - (2.0**p - 1) / ((1 / 0.9) ** p - 1), 1.0, 10.0, xtol=1e-14)
+    wire = half * (2.0**exponent - 1) ** (1 / exponent)
+    bandwidth = float(catalog.load_system("lpu-v1")[0].link.bandwidth_per_direction)
+    knees = "solved from the knees 50 % at 32 KiB and 90 % at 80 KiB"
+    return {
+        "all_reduce_exponent": Fitted(f"{exponent:.6f}", knees, "derived", "ship-paper").quantity(),
+        "all_reduce_latency": Fitted(
+            f"{wire / bandwidth * 1e6:.6f} us", f"{knees}; {wire / 1024:.1f} KiB at full rate", "derived", "ship-paper"
+        ).quantity(),
+        "all_reduce_bandwidth": Fitted(
+            f"{bandwidth / 1e9:g} GB/s",
+            "all ports, one direction; which peak the knees refer to is not stated",
+            "derived",
+            "ship-report",
+        ).quantity(),
+    }
+
+
+def sn40_block() -> dict[str, Any]:
+    """Return SN40L's efficiencies from two figures of the dataflow paper.
+
+    Figure 11 gives the looped decoder and the first one; what Figure 1a's 16 sockets take beyond them is host time.
+    SN40-8 of Figure 1a stays unused: it is predicted.
+    """
+    system = catalog.load_system("sn40l-16")[0]
+    model = catalog.load_model("llama-3.1-8b")
+    figures = json.loads((catalog.bundled() / "data" / "paper_dataflow.json").read_text(encoding="utf-8"))
+    rate = _find(figures, "SN40-16", 1140)
+    looped, first, base = 21.5e-6, 42e-6, 73e-6
+    assert system.memory.hbm is not None
+    run = model.layers[0]
+    weights = (
+        (float(model.hidden) * (run.attention.heads + 2 * run.attention.kv_heads) * run.attention.head_dim)
+        + float(model.hidden) * run.attention.heads * run.attention.head_dim
+        + 3 * float(model.hidden) * float(run.mlp.intermediate)
+    ) * 2
+    cache = 4096 * 2 * run.attention.kv_heads * run.attention.head_dim * 2
+    floor = (weights + cache) / (16 * float(system.memory.hbm.bandwidth))
+    memory = floor / looped
+    head = float(model.vocab) * float(model.hidden) * 2 / (16 * float(system.memory.hbm.bandwidth) * memory)
+    warm_up = first - looped
+    host = 1 / rate - float(run.count) * looped - head - warm_up
+    figure_11 = "looped decoder of 21.5 us, first one 42 us, base 73 us of Figure 11 (Llama-3.1-8B, 4,096 tokens)"
+    return {
+        "memory": Fitted(f"{memory:.4f}", figure_11, "paper", "dataflow-paper").quantity(),
+        "warm_up": Fitted(f"{warm_up * 1e6:.4g} us", figure_11, "paper", "dataflow-paper").quantity(),
+        "kernel_boundary": Fitted(f"{(base - looped) * 1e6:.4g} us", figure_11, "paper", "dataflow-paper").quantity(),
+        "host_time": Fitted(
+            f"{host * 1e6:.4g} us", "what 1,140 tok/s of Figure 1a (16 sockets) leave", "paper", "dataflow-paper"
+        ).quantity(),
+    }
+
+
+def _find(figures: Any, label: str, expected: float) -> float:
+    """Return a value of the digitised figures, after checking that it stands there."""
+    if str(int(expected)) not in json.dumps(figures):
+        raise UserError(f"data/paper_dataflow.json: {label} {expected:g} is not there")
+    return expected
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the name and the content of every calibration file."""
+    defaults = {
+        kind: files.read_yaml(catalog.bundled() / catalog.CALIBRATION / f"default-{kind}.yaml")
+        for kind in ("kernels", "dataflow", "sram_pipeline")
+    }
+    for chip, system in SYSTEM_OF_CHIP.items():
+        try:
+            catalog.find("system", system)
+        except UserError:
+            continue
+        kernels = _kernel_block(chip)
+        for engine in ("vllm", "trtllm", "sglang"):
+            measured: dict[str, Any] = dict(kernels)
+            all_reduce = _all_reduce_block(chip, engine)
+            if all_reduce is not None:
+                measured["all_reduce"] = all_reduce
+            elif engine != "trtllm":
+                continue
+            merged = files.merge(_without(defaults["kernels"]), measured)
+            merged = files.merge(merged, _layer_time(chip, engine, merged))
+            yield f"{chip}-{engine}", merged
+    yield "lpu-v1-native", files.merge(_without(defaults["sram_pipeline"]), {**_LPU_ESTIMATES, **lpu_block()})
+    yield "sn40l-native", files.merge(_without(defaults["dataflow"]), sn40_block())
+
+
+_LPU_ESTIMATES: dict[str, Any] = {
+    "memory": {
+        "value": 1,
+        "low": 0.75,
+        "high": 1,
+        "kind": "estimate",
+        "source": "project-estimate",
+        "note": "18.4 TB/s is the rate that the units can take",
+    },
+    "layer_overhead": {
+        "value": "47 us",
+        "low": "0 us",
+        "high": "50 us",
+        "kind": "estimate",
+        "source": "groq-public-speeds",
+        "note": "public time a layer is 42 to 56 us and hardly depends on the weights; 8 to 12 us can be explained",
+    },
+}
+
+
+def _without(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults with the file's own source written on each number, as the merged file needs it."""
+    source, kind = raw["source"], raw["kind_of_numbers"]
+
+    def fill(part: Any) -> Any:
+        if isinstance(part, dict) and "value" in part:
+            return {"source": source, "kind": kind, **part}
+        if isinstance(part, dict):
+            return {key: fill(value) for key, value in part.items()}
+        return part
+
+    return {key: fill(value) for key, value in raw.items() if key not in ("source", "kind_of_numbers", "description")}
+
+
+def as_text(name: str, content: Mapping[str, Any]) -> str:
+    """Return a calibration file as YAML, in a fixed order."""
+    lines = [f"description: Written by 'perfmodel calibrate' for {name}; edit the data or the fit, not this file."]
+
+    def scalar(value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        text = str(value)
+        return json.dumps(text) if any(mark in text for mark in ":,#{}[]'\"") else text
+
+    def write(part: Mapping[str, Any], indent: str) -> None:
+        for key, value in part.items():
+            if isinstance(value, Mapping) and "value" in value:
+                inner = ", ".join(f"{name}: {scalar(entry)}" for name, entry in value.items())
+                lines.append(f"{indent}{key}: {{{inner}}}")
+            elif isinstance(value, Mapping):
+                lines.append(f"{indent}{key}:")
+                write(value, indent + "  ")
+            else:
+                lines.append(f"{indent}{key}: {scalar(value)}")
+
+    write(content, "")
+    return "\n".join(lines) + "\n"
+
+
+def calibrate(target: Path | None = None) -> list[Path]:
+    """Fit everything and write the calibration files; return those that were written."""
+    folder = target or catalog.bundled() / catalog.CALIBRATION
+    written = []
+    for name, content in calibrations():
+        path = folder / f"{name}.yaml"
+        partial = path.with_suffix(".partial")
+        partial.write_text(as_text(name, content), encoding="utf-8")
+        partial.replace(path)
+        written.append(path)
+    return written
