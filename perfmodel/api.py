@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.prediction import Prediction, run
-from perfmodel.question import Options, resolve
+from perfmodel.question import Options, resolve, split_changes
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, System, Traffic
 
@@ -106,13 +106,13 @@ def compare(model: str | Model, *, on: Sequence[str], set: Changes = (), **optio
     -------
     Comparison
     """
-    from perfmodel.question import split_changes
+    return compare_options(model, list(on), Options(**options), _changes(set))
 
-    systems = list(on)
-    each = split_changes(systems, _changes(set))
-    return Comparison(
-        tuple(run(resolve(model, system, Options(**options), mine)) for system, mine in zip(systems, each, strict=True))
-    )
+
+def compare_options(model: str | Model, on: Sequence[str], options: Options, changes: Sequence[str]) -> Comparison:
+    """Answer the same question on several systems; the command line's way in."""
+    each = split_changes(on, changes)
+    return Comparison(tuple(run(resolve(model, system, options, mine)) for system, mine in zip(on, each, strict=True)))
 
 
 def system(name: str, engine: str | None = None) -> System:

@@ -10,6 +10,7 @@ import math
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -224,8 +225,7 @@ def _sympy_call(name: str, *args: Any) -> Any:
         case "interpolate":
             x, knots = args
             pieces = (
-                (y1 - y0) / (x1 - x0) * (sp.Min(sp.Max(x, x0), x1) - x0)
-                for (x0, y0), (x1, y1) in zip(knots, knots[1:], strict=False)
+                (y1 - y0) / (x1 - x0) * (sp.Min(sp.Max(x, x0), x1) - x0) for (x0, y0), (x1, y1) in pairwise(knots)
             )
             return knots[0][1] + sum(pieces)
         case "switch_at":
@@ -289,7 +289,7 @@ def _call(name: str, *args: Any) -> Any:
 
 
 def exp(x: Any) -> Any:
-    """e to the power x."""
+    """E to the power x."""
     return _call("exp", x)
 
 

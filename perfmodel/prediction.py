@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
 from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.specs.units import show
 from perfmodel.trace import Ledger
 
 #: Keys of the JSON that a later issue fills.
@@ -193,7 +195,7 @@ def evaluate(scenario: Scenario) -> Prediction:
             "kv_room": held.room,
         },
         max_concurrency=held.cap * scenario.deployment.dp,
-        fits=held.cap >= 1 if isinstance(held.cap, float | np.ndarray | np.generic) else True,
+        fits=held.cap >= 1 if isinstance(held.cap, float | np.ndarray) else True,
         chips=steady.chips,
     )
 
@@ -279,14 +281,6 @@ def _misfit(scenario: Scenario, answer: Prediction) -> str:
 def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
     found = []
     system, plan = scenario.system, scenario.deployment
-    estimates = [
-        path
-        for path, _, _ in quantities(scenario)
-        if provenance_of(scenario, path).kind == "estimate"
-        and path.startswith(("system.rates", "system.memory", "system.link", "traffic"))
-    ]
-    if estimates:
-        found.append(f"estimates among the inputs: {', '.join(estimates)}")
     if float(scenario.traffic.prompt + scenario.traffic.output) > float(scenario.model.max_context):
         found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
     if not answer.fits:
@@ -300,14 +294,11 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
     if isinstance(efficiency, SramEfficiency):
         if float(plan.tp) > 64:
             found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
-        origin = provenance_of(scenario, "system.efficiency.layer_overhead")
-        low, high = origin.low, origin.high
-        if float(efficiency.layer_overhead) > 0 and origin.kind == "estimate":
+        if float(efficiency.layer_overhead) > 0:
             share = float(answer.breakdown["decode"]["overhead"]) / float(answer.metrics["tpot_s"])
             found.append(
-                f"{share:.0%} of TPOT is the stage overhead, an estimate of {float(efficiency.layer_overhead) * 1e6:.3g} "
-                f"us a layer ({low * 1e6:.3g} to {high * 1e6:.3g}) drawn from public speeds; "
-                "--set system.efficiency.layer_overhead=0 shows the bare machine"
+                f"{share:.0%} of TPOT is a stage overhead drawn from public speeds, which the bare machine does not "
+                "explain; --set system.efficiency.layer_overhead=0 leaves it out"
             )
     if system.kind == "dataflow":
         found.append(_hidden_links(scenario, answer))
@@ -321,7 +312,29 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
         found.append(
             f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}"
         )
-    return found
+    return found + _estimates(scenario, answer)
+
+
+def _estimates(scenario: Scenario, answer: Prediction) -> list[str]:
+    """Return one line for each estimate that moves the answer between its low and its high, the strongest first."""
+    moved = []
+    for path, unit, value in quantities(scenario):
+        origin = provenance_of(scenario, path)
+        if origin.kind != "estimate" or origin.low != origin.low:
+            continue
+        ends = [evaluate(put(scenario, path, bound)) for bound in (origin.low, origin.high)]
+        effects = []
+        for key, name in (("tpot_s", "TPOT"), ("ttft_s", "TTFT")):
+            changes = [float(end.metrics[key]) / float(answer.metrics[key]) - 1 for end in ends]
+            if max(map(abs, changes)) >= 0.01:
+                effects.append((max(map(abs, changes)), f"{name} {changes[0]:+.0%} to {changes[1]:+.0%}"))
+        if any(not end.fits for end in ends):
+            effects.append((math.inf, "whether it fits"))
+        if effects:
+            span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
+            words = ", ".join(text for _, text in effects)
+            moved.append((max(effects)[0], f"estimate {path} = {show(float(value), unit, 3)} ({span}) moves {words}"))
+    return [words for _, words in sorted(moved, reverse=True)]
 
 
 def _hidden_links(scenario: Scenario, answer: Prediction) -> str:

@@ -46,7 +46,8 @@ _SYSTEM_KEYS = {
     "precision": "precision",
     "kv": "kv_precision",
 }
-_WHOLE = ("tp", "pp", "ep", "dp", "prompt", "output", "concurrency")
+#: Options that are whole numbers.
+WHOLE = ("tp", "pp", "ep", "dp", "prompt", "output", "concurrency")
 
 
 def split_system(on: str, options: Options) -> tuple[str, Options]:
@@ -62,7 +63,7 @@ def split_system(on: str, options: Options) -> tuple[str, Options]:
         if key.strip() not in _SYSTEM_KEYS or not equals or not value.strip():
             raise UserError(f"--on '{on}': '{part}' is none of {', '.join(f'{key}=' for key in _SYSTEM_KEYS)}")
         option = _SYSTEM_KEYS[key.strip()]
-        given[option] = number(f"--on {key.strip()}", value) if option in _WHOLE else value.strip()
+        given[option] = number(f"--on {key.strip()}", value) if option in WHOLE else value.strip()
     return name, replace(options, **given)
 
 
@@ -78,7 +79,7 @@ def check_options(options: Options) -> None:
     """Refuse counts below 1 or with a fraction, and unknown words."""
     for entry in fields(options):
         value = getattr(options, entry.name)
-        if value is None or entry.name not in _WHOLE:
+        if value is None or entry.name not in WHOLE:
             continue
         if not value >= 1 or value != int(value):
             raise UserError(f"--{entry.name} {value:g}: must be a whole number of at least 1")
@@ -92,11 +93,11 @@ def check_options(options: Options) -> None:
         raise UserError("--prompt and --output go together")
 
 
-def kv_rule(engine: str, precision: str) -> str:
+def kv_rule(system: System, engine: str, precision: str) -> str:
     """Return the cache precision that an engine takes when none is given."""
     if engine == "trtllm" and precision in ("fp8", "fp4", "mxfp4"):
         return "fp8"
-    return "bf16"
+    return "fp16" if system.computes_as.get("bf16") == "fp16" else "bf16"
 
 
 def check_plan(model: Model, system: System, plan: Deployment) -> None:
@@ -210,7 +211,7 @@ def resolve(model: str | Model, on: str, options: Options, changes: Sequence[str
     check_options(options)
     architecture = catalog.load_model(model) if isinstance(model, str) else model
     system, engine, warnings = catalog.load_system(system_name, options.engine)
-    if engine == "native" and system.kind == "kernels" or engine != "native" and system.kind != "kernels":
+    if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
     assumed = []
@@ -231,7 +232,7 @@ def resolve(model: str | Model, on: str, options: Options, changes: Sequence[str
     precision = options.precision or architecture.precision
     if options.precision is None:
         assumed.append(f"precision {precision}, the checkpoint's")
-    kv_precision = options.kv_precision or kv_rule(engine, precision)
+    kv_precision = options.kv_precision or kv_rule(system, engine, precision)
     if options.kv_precision is None:
         assumed.append(f"KV precision {kv_precision}, by the rule of {engine}")
     if options.dp is None:
@@ -302,9 +303,9 @@ def split_changes(systems: Sequence[str], changes: Sequence[str]) -> list[list[s
                 raise UserError(f"--set {change}: there is no system {head}; #1 to #{len(systems)} are given")
             each[int(head[1:]) - 1].append(rest)
             continue
-        mine = [index for index, name in enumerate(names) if name.casefold() == head.casefold()]
-        if not mine:
+        named = [index for index, name in enumerate(names) if name.casefold() == head.casefold()]
+        if not named:
             raise UserError(f"--set {change}: '{head}' is none of the systems {', '.join(names)}")
-        for index in mine:
+        for index in named:
             each[index].append(rest)
     return each

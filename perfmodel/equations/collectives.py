@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfmodel.equation import equation
 from perfmodel.numerics import Number, ceil_div, floor, log, maximum, minimum, switch_at
 
@@ -10,7 +12,7 @@ _SHIP = "SHIP (MLSys 2026), reconstructed"
 
 
 @equation(symbol=r"t_{hop}", unit="s", source="Hockney 1994, doi:10.1016/S0167-8191(06)80021-9")
-def hop_time(*, message: Number, hops: Number, latency: Number, bandwidth: Number) -> Number:
+def hop_time(*, message: Number, hops: Number, latency: Number, bandwidth: Number) -> Any:
     r"""Point-to-point transfer, alpha-beta form.
 
     Parameters
@@ -33,7 +35,7 @@ def hop_time(*, message: Number, hops: Number, latency: Number, bandwidth: Numbe
 
 
 @equation(symbol=r"t_{ring}", unit="s", source=f"{_THAKUR}, ring")
-def ring_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, bandwidth: Number) -> Number:
+def ring_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, bandwidth: Number) -> Any:
     r"""All-reduce around a ring: reduce-scatter, then all-gather.
 
     Parameters
@@ -56,7 +58,7 @@ def ring_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, band
 
 
 @equation(symbol=r"\alpha_n", unit="s", source="latency of a call rises with the logarithm of its ranks; fitted")
-def call_latency(*, base: Number, growth: Number, ranks: Number) -> Number:
+def call_latency(*, base: Number, growth: Number, ranks: Number) -> Any:
     r"""Fixed time of a collective call; per call, not per hop.
 
     Parameters
@@ -77,7 +79,7 @@ def call_latency(*, base: Number, growth: Number, ranks: Number) -> Number:
 
 
 @equation(symbol=r"t_{one}", unit="s", source="one-shot: every chip reads the whole message of every other")
-def one_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Number:
+def one_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Any:
     r"""All-reduce in one exchange.
 
     Parameters
@@ -100,7 +102,7 @@ def one_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
 
 
 @equation(symbol=r"t_{two}", unit="s", source=f"{_THAKUR}, reduce-scatter and all-gather")
-def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Number:
+def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Any:
     r"""All-reduce in two exchanges.
 
     Parameters
@@ -123,7 +125,7 @@ def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
 
 
 @equation(symbol=r"t_{AR}", unit="s", source="the engine changes its algorithm at a message size")
-def switched_all_reduce(*, message: Number, threshold: Number, small: Number, large: Number) -> Number:
+def switched_all_reduce(*, message: Number, threshold: Number, small: Number, large: Number) -> Any:
     r"""All-reduce as an engine runs it.
 
     Parameters
@@ -144,7 +146,7 @@ def switched_all_reduce(*, message: Number, threshold: Number, small: Number, la
 
 
 @equation(symbol=r"t_{AR}", unit="s", source=f"{_SHIP} from its knees: 50 % at 32 KiB, 90 % at 80 KiB")
-def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number, exponent: Number) -> Number:
+def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number, exponent: Number) -> Any:
     r"""All-reduce of 8 to 64 LPUs: the p-norm of latency and wire time.
 
     Parameters
@@ -171,7 +173,7 @@ def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number
 
 
 @equation(symbol=r"\eta_{AR}", unit="1", source="wire time over time")
-def saturation(*, message: Number, time: Number, bandwidth: Number) -> Number:
+def saturation(*, message: Number, time: Number, bandwidth: Number) -> Any:
     r"""Share of the peak that a collective reaches.
 
     Parameters
@@ -192,7 +194,7 @@ def saturation(*, message: Number, time: Number, bandwidth: Number) -> Number:
 
 
 @equation(symbol=r"L_{cut}", unit="1", source=f"{_SHIP}: 4 links to each of the 4 next nodes; reproduces Table 1")
-def quadfour_cut_links(*, skipped: Number) -> Number:
+def quadfour_cut_links(*, skipped: Number) -> Any:
     r"""Links that still cross a cut of a QuadFour chain past dead nodes.
 
     Parameters
@@ -210,7 +212,7 @@ def quadfour_cut_links(*, skipped: Number) -> Number:
 
 
 @equation(symbol=r"BW_{cut}", unit="B/s", source=f"{_SHIP}, Table 1")
-def quadfour_forward_bandwidth(*, skipped: Number, port_bandwidth: Number) -> Number:
+def quadfour_forward_bandwidth(*, skipped: Number, port_bandwidth: Number) -> Any:
     r"""Forward bandwidth of a QuadFour chain past dead nodes.
 
     Parameters
@@ -230,7 +232,7 @@ def quadfour_forward_bandwidth(*, skipped: Number, port_bandwidth: Number) -> Nu
 
 
 @equation(symbol=r"D", unit="1", source=f"{_SHIP}: ring of nodes with 4 neighbours forward and backward")
-def quadfour_ring_diameter(*, nodes: Number) -> Number:
+def quadfour_ring_diameter(*, nodes: Number) -> Any:
     r"""Most hops between two LPUs of a ring of nodes.
 
     Parameters
@@ -247,7 +249,7 @@ def quadfour_ring_diameter(*, nodes: Number) -> Number:
 
 
 @equation(symbol=r"t_{sync}", unit="s", source="LIMINAL, arXiv:2507.14397, exposed synchronisation")
-def exposed_sync_time(*, layers: Number, per_layer: Number, latency: Number) -> Number:
+def exposed_sync_time(*, layers: Number, per_layer: Number, latency: Number) -> Any:
     r"""Synchronisation that nothing hides.
 
     Parameters
@@ -268,7 +270,7 @@ def exposed_sync_time(*, layers: Number, per_layer: Number, latency: Number) -> 
 
 
 @equation(symbol=r"BW_{hide}", unit="B/s", source="the rate at which wire time equals the time that hides it")
-def least_hiding_bandwidth(*, message: Number, ranks: Number, time: Number) -> Number:
+def least_hiding_bandwidth(*, message: Number, ranks: Number, time: Number) -> Any:
     r"""Least link bandwidth of a chip for which an overlapped all-reduce stays hidden.
 
     Parameters
@@ -289,7 +291,7 @@ def least_hiding_bandwidth(*, message: Number, ranks: Number, time: Number) -> N
 
 
 @equation(symbol=r"t_{exp}", unit="s", source=f"{_SHIP}: what the matrix product does not cover")
-def exposed_collective(*, collective: Number, hidden_behind: Number) -> Number:
+def exposed_collective(*, collective: Number, hidden_behind: Number) -> Any:
     r"""Part of a collective that sticks out of the work it overlaps.
 
     Parameters

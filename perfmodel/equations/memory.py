@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfmodel.equation import equation
 from perfmodel.numerics import Number, ceil_div, floor, maximum, minimum
 
@@ -9,7 +11,7 @@ _BUDGET = "engines' budget: utilisation of the visible memory less weights and r
 
 
 @equation(symbol=r"W", unit="B", source="parameters times bytes an element")
-def weight_bytes(*, parameters: Number, bytes_per_parameter: Number) -> Number:
+def weight_bytes(*, parameters: Number, bytes_per_parameter: Number) -> Any:
     r"""Size of a tensor.
 
     Parameters
@@ -28,7 +30,7 @@ def weight_bytes(*, parameters: Number, bytes_per_parameter: Number) -> Number:
 
 
 @equation(symbol=r"W_{chip}", unit="B", source="pipeline stages hold whole layers, tensor parallelism splits each")
-def weight_bytes_per_chip(*, layer_bytes: Number, layers_per_stage: Number, end_bytes: Number, tp: Number) -> Number:
+def weight_bytes_per_chip(*, layer_bytes: Number, layers_per_stage: Number, end_bytes: Number, tp: Number) -> Any:
     r"""Weights on a chip of the fullest pipeline stage.
 
     Parameters
@@ -51,7 +53,7 @@ def weight_bytes_per_chip(*, layer_bytes: Number, layers_per_stage: Number, end_
 
 
 @equation(symbol=r"M_{kv}", unit="B", source=_BUDGET)
-def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: Number) -> Number:
+def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: Number) -> Any:
     r"""Memory of a chip that is left for the KV cache; negative where the weights do not fit.
 
     Parameters
@@ -74,9 +76,7 @@ def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: 
 
 
 @equation(symbol=r"m_{req}", unit="B", source="a request holds its prompt and its output until it ends")
-def request_kv_bytes(
-    *, prompt: Number, output: Number, bytes_per_token: Number, layers: Number, shards: Number
-) -> Number:
+def request_kv_bytes(*, prompt: Number, output: Number, bytes_per_token: Number, layers: Number, shards: Number) -> Any:
     r"""Cache of one request at its full length on one chip.
 
     Parameters
@@ -99,7 +99,7 @@ def request_kv_bytes(
 
 
 @equation(symbol=r"c_{max}", unit="1", source=_BUDGET)
-def concurrency_cap(*, room: Number, per_request: Number) -> Number:
+def concurrency_cap(*, room: Number, per_request: Number) -> Any:
     r"""Requests of full length that fit a replica.
 
     Parameters
@@ -118,7 +118,7 @@ def concurrency_cap(*, room: Number, per_request: Number) -> Number:
 
 
 @equation(symbol=r"c_{run}", unit="1", source="requests beyond the cap wait")
-def running_requests(*, offered: Number, cap: Number) -> Number:
+def running_requests(*, offered: Number, cap: Number) -> Any:
     r"""Requests in service in one replica.
 
     Parameters
@@ -137,7 +137,7 @@ def running_requests(*, offered: Number, cap: Number) -> Number:
 
 
 @equation(symbol=r"M_{SRAM}", unit="B", source="SHIP: 72 LPUs hold 16.56 GB, 136 hold 31.28 GB")
-def partition_capacity(*, chips: Number, capacity: Number) -> Number:
+def partition_capacity(*, chips: Number, capacity: Number) -> Any:
     r"""Memory of a group of chips that act as one.
 
     Parameters
@@ -156,7 +156,7 @@ def partition_capacity(*, chips: Number, capacity: Number) -> Number:
 
 
 @equation(symbol=r"w_{tile}", unit="1", source="a dimension split over chips is padded to whole tiles")
-def tile_waste(*, dimension: Number, shards: Number, tile: Number) -> Number:
+def tile_waste(*, dimension: Number, shards: Number, tile: Number) -> Any:
     r"""Share of the matrix unit that pads a sharded dimension.
 
     Parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfmodel.equation import equation
 from perfmodel.numerics import Number, ceil_div, maximum, minimum
 
@@ -10,7 +12,7 @@ _GPIPE = "Huang et al. 2019 (GPipe), arXiv:1811.06965"
 
 
 @equation(symbol=r"L_s", unit="1", source="whole layers a stage; the fullest stage sets the pace")
-def layers_per_stage(*, layers: Number, stages: Number) -> Number:
+def layers_per_stage(*, layers: Number, stages: Number) -> Any:
     r"""Layers of the fullest stage.
 
     Parameters
@@ -29,7 +31,7 @@ def layers_per_stage(*, layers: Number, stages: Number) -> Number:
 
 
 @equation(symbol=r"\beta", unit="1", source=f"{_GPIPE}, section 2.3")
-def bubble_fraction(*, chunks: Number, stages: Number) -> Number:
+def bubble_fraction(*, chunks: Number, stages: Number) -> Any:
     r"""Share of a pipeline that idles while one prefill fills and drains it.
 
     Parameters
@@ -48,7 +50,7 @@ def bubble_fraction(*, chunks: Number, stages: Number) -> Number:
 
 
 @equation(symbol=r"t_{fill}", unit="s", source=f"{_GPIPE}: chunks + stages - 1 beats")
-def pipeline_latency(*, chunks: Number, stages: Number, beat: Number) -> Number:
+def pipeline_latency(*, chunks: Number, stages: Number, beat: Number) -> Any:
     r"""Time for all pieces of a pass to leave a pipeline.
 
     Parameters
@@ -69,7 +71,7 @@ def pipeline_latency(*, chunks: Number, stages: Number, beat: Number) -> Number:
 
 
 @equation(symbol=r"b", unit="1", source=f"{_SHIP}: B_max = ceil(KV caches that fit / pipeline depth)")
-def microbatch_size(*, running: Number, stages: Number) -> Number:
+def microbatch_size(*, running: Number, stages: Number) -> Any:
     r"""Sequences in one micro-batch when a pipeline is filled as far as it can be.
 
     Parameters
@@ -88,7 +90,7 @@ def microbatch_size(*, running: Number, stages: Number) -> Number:
 
 
 @equation(symbol=r"m", unit="1", source=f"{_SHIP}")
-def microbatches_in_flight(*, running: Number, batch: Number) -> Number:
+def microbatches_in_flight(*, running: Number, batch: Number) -> Any:
     r"""Micro-batches that the running sequences make up.
 
     Parameters
@@ -107,7 +109,7 @@ def microbatches_in_flight(*, running: Number, batch: Number) -> Number:
 
 
 @equation(symbol=r"n_{beat}", unit="1", source=f"{_SHIP}: TPOT = max(PP, m) beats")
-def beats_per_token(*, stages: Number, in_flight: Number) -> Number:
+def beats_per_token(*, stages: Number, in_flight: Number) -> Any:
     r"""Beats between two tokens of a sequence.
 
     Parameters
@@ -126,7 +128,7 @@ def beats_per_token(*, stages: Number, in_flight: Number) -> Number:
 
 
 @equation(symbol=r"n_{chunk}", unit="1", source=f"{_SHIP}: decode first, then prefill up to the stage's token budget")
-def chunk_tokens(*, budget: Number, decode_tokens: Number, prompt: Number) -> Number:
+def chunk_tokens(*, budget: Number, decode_tokens: Number, prompt: Number) -> Any:
     r"""Prompt tokens that ride along with a decode micro-batch.
 
     Parameters
@@ -147,7 +149,7 @@ def chunk_tokens(*, budget: Number, decode_tokens: Number, prompt: Number) -> Nu
 
 
 @equation(symbol=r"t_{imb}", unit="s", source="the slowest stage sets the beat")
-def stage_excess(*, layers: Number, head: Number) -> Number:
+def stage_excess(*, layers: Number, head: Number) -> Any:
     r"""Time by which the stages of embedding and head outlast those of the layers.
 
     Parameters
@@ -164,7 +166,7 @@ def stage_excess(*, layers: Number, head: Number) -> Number:
 
 
 @equation(symbol=r"PP_{V}", unit="1", source="SHIP: PP95 is 94 layers and one more stage")
-def head_stages(*, end_bytes: Number, stage_capacity: Number) -> Number:
+def head_stages(*, end_bytes: Number, stage_capacity: Number) -> Any:
     r"""Pipeline stages that embedding and head take for themselves.
 
     Parameters
@@ -183,7 +185,7 @@ def head_stages(*, end_bytes: Number, stage_capacity: Number) -> Number:
 
 
 @equation(symbol=r"n_{warm}", unit="1", source="Dataflow Is All You Need (MLSys 2026), BatchStreaming")
-def exposed_warm_ups(*, layers: Number, sequences: Number) -> Number:
+def exposed_warm_ups(*, layers: Number, sequences: Number) -> Any:
     r"""Pipeline fills of a pass without batch streaming: one a layer, but one in all for a single sequence.
 
     Parameters

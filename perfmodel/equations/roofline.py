@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfmodel.equation import equation
 from perfmodel.numerics import Number, maximum, minimum, switch_at
 
@@ -10,7 +12,7 @@ _DATAFLOW = "Dataflow Is All You Need (MLSys 2026)"
 
 
 @equation(symbol=r"I", unit="FLOP/B", source=_ROOFLINE)
-def operational_intensity(*, flops: Number, bytes_moved: Number) -> Number:
+def operational_intensity(*, flops: Number, bytes_moved: Number) -> Any:
     r"""FLOPs done for each byte moved.
 
     Parameters
@@ -29,7 +31,7 @@ def operational_intensity(*, flops: Number, bytes_moved: Number) -> Number:
 
 
 @equation(symbol=r"I^{*}", unit="FLOP/B", source=_ROOFLINE)
-def ridge_point(*, peak: Number, bandwidth: Number) -> Number:
+def ridge_point(*, peak: Number, bandwidth: Number) -> Any:
     r"""Intensity at which compute and memory time are equal.
 
     Parameters
@@ -48,7 +50,7 @@ def ridge_point(*, peak: Number, bandwidth: Number) -> Number:
 
 
 @equation(symbol=r"P", unit="FLOP/s", source=_ROOFLINE)
-def attainable_rate(*, intensity: Number, peak: Number, bandwidth: Number) -> Number:
+def attainable_rate(*, intensity: Number, peak: Number, bandwidth: Number) -> Any:
     r"""Compute rate that the roofline allows.
 
     Parameters
@@ -69,7 +71,7 @@ def attainable_rate(*, intensity: Number, peak: Number, bandwidth: Number) -> Nu
 
 
 @equation(symbol=r"t_c", unit="s", source=_ROOFLINE)
-def compute_time(*, flops: Number, peak: Number, efficiency: Number) -> Number:
+def compute_time(*, flops: Number, peak: Number, efficiency: Number) -> Any:
     r"""Time that the arithmetic takes.
 
     Parameters
@@ -90,7 +92,7 @@ def compute_time(*, flops: Number, peak: Number, efficiency: Number) -> Number:
 
 
 @equation(symbol=r"t_m", unit="s", source=_ROOFLINE)
-def memory_time(*, bytes_moved: Number, bandwidth: Number, efficiency: Number) -> Number:
+def memory_time(*, bytes_moved: Number, bandwidth: Number, efficiency: Number) -> Any:
     r"""Time that the memory traffic takes.
 
     Parameters
@@ -111,7 +113,7 @@ def memory_time(*, bytes_moved: Number, bandwidth: Number, efficiency: Number) -
 
 
 @equation(symbol=r"t_{c|}", unit="s", source=_ROOFLINE)
-def compute_bound_time(*, compute: Number, memory: Number) -> Number:
+def compute_bound_time(*, compute: Number, memory: Number) -> Any:
     r"""Time of an operator if arithmetic decides it, else 0.
 
     Parameters
@@ -128,7 +130,7 @@ def compute_bound_time(*, compute: Number, memory: Number) -> Number:
 
 
 @equation(symbol=r"t_{m|}", unit="s", source=_ROOFLINE)
-def memory_bound_time(*, compute: Number, memory: Number) -> Number:
+def memory_bound_time(*, compute: Number, memory: Number) -> Any:
     r"""Time of an operator if memory traffic decides it, else 0.
 
     Parameters
@@ -145,7 +147,7 @@ def memory_bound_time(*, compute: Number, memory: Number) -> Number:
 
 
 @equation(symbol=r"T_{RL}", unit="s", source=f"{_DATAFLOW}, equation 3, as a time")
-def memory_roofline_time(*, weights: Number, kv_per_sequence: Number, sequences: Number, bandwidth: Number) -> Number:
+def memory_roofline_time(*, weights: Number, kv_per_sequence: Number, sequences: Number, bandwidth: Number) -> Any:
     r"""Least time of a decode step: all weights and every sequence's cache read once.
 
     Parameters
@@ -168,7 +170,7 @@ def memory_roofline_time(*, weights: Number, kv_per_sequence: Number, sequences:
 
 
 @equation(symbol=r"Perf_{RL}", unit="1/s", source=f"{_DATAFLOW}, equation 3")
-def memory_roofline_rate(*, weights: Number, kv_per_sequence: Number, sequences: Number, bandwidth: Number) -> Number:
+def memory_roofline_rate(*, weights: Number, kv_per_sequence: Number, sequences: Number, bandwidth: Number) -> Any:
     r"""Most output tokens a second of a batch that memory bandwidth allows.
 
     Parameters
@@ -191,7 +193,7 @@ def memory_roofline_rate(*, weights: Number, kv_per_sequence: Number, sequences:
 
 
 @equation(symbol=r"t_{fused}", unit="s", source=f"{_DATAFLOW}: the whole decoder is one pipeline")
-def fused_time(*, compute: Number, memory: Number, collective: Number) -> Number:
+def fused_time(*, compute: Number, memory: Number, collective: Number) -> Any:
     r"""Time of a fused decoder: compute, memory and collectives overlap.
 
     Parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfmodel.equation import equation
 from perfmodel.numerics import Number, maximum, only_if
 
@@ -10,7 +12,7 @@ _LITTLE = "Little 1961, doi:10.1287/opre.9.3.383"
 
 
 @equation(symbol=r"\bar{c}_{dec}", unit="1", source="mean over the output tokens")
-def mean_decode_context(*, prompt: Number, output: Number) -> Number:
+def mean_decode_context(*, prompt: Number, output: Number) -> Any:
     r"""Tokens in the cache of a sequence, averaged over its decode steps.
 
     Parameters
@@ -27,7 +29,7 @@ def mean_decode_context(*, prompt: Number, output: Number) -> Number:
 
 
 @equation(symbol=r"t_{int}", unit="s", source=_CONSERVATION)
-def interference_per_token(*, running: Number, occupancy: Number, output: Number) -> Number:
+def interference_per_token(*, running: Number, occupancy: Number, output: Number) -> Any:
     r"""Delay of a decode step by the prefills of the other requests.
 
     Parameters
@@ -48,7 +50,7 @@ def interference_per_token(*, running: Number, occupancy: Number, output: Number
 
 
 @equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for half of it on average")
-def join_wait(*, running: Number, step: Number) -> Number:
+def join_wait(*, running: Number, step: Number) -> Any:
     r"""Wait for the running step; none where nothing else runs.
 
     Parameters
@@ -67,7 +69,7 @@ def join_wait(*, running: Number, step: Number) -> Number:
 
 
 @equation(symbol=r"t_{adm}", unit="s", source=_LITTLE)
-def admission_wait(*, offered: Number, running: Number, service: Number) -> Number:
+def admission_wait(*, offered: Number, running: Number, service: Number) -> Any:
     r"""Wait of a request for room in the KV cache.
 
     Parameters
@@ -88,7 +90,7 @@ def admission_wait(*, offered: Number, running: Number, service: Number) -> Numb
 
 
 @equation(symbol=r"T_{req}", unit="s", source="TTFT, then a token every TPOT")
-def request_latency(*, ttft: Number, tpot: Number, output: Number) -> Number:
+def request_latency(*, ttft: Number, tpot: Number, output: Number) -> Any:
     r"""Time from the request to its last token.
 
     Parameters
@@ -107,7 +109,7 @@ def request_latency(*, ttft: Number, tpot: Number, output: Number) -> Number:
 
 
 @equation(symbol=r"X", unit="1/s", source=_LITTLE)
-def requests_per_second(*, concurrency: Number, latency: Number) -> Number:
+def requests_per_second(*, concurrency: Number, latency: Number) -> Any:
     r"""Requests that a closed loop finishes.
 
     Parameters
@@ -126,7 +128,7 @@ def requests_per_second(*, concurrency: Number, latency: Number) -> Number:
 
 
 @equation(symbol=r"MFU", unit="1", source="Chowdhery et al. 2022 (PaLM), arXiv:2204.02311")
-def utilisation(*, rate: Number, work: Number, chips: Number, peak: Number) -> Number:
+def utilisation(*, rate: Number, work: Number, chips: Number, peak: Number) -> Any:
     r"""Achieved share of a peak rate, of compute (MFU) or of memory bandwidth (MBU).
 
     Parameters
@@ -149,7 +151,7 @@ def utilisation(*, rate: Number, work: Number, chips: Number, peak: Number) -> N
 
 
 @equation(symbol=r"x|_{fits}", unit="1", source="what does not fit has no latency")
-def where_it_fits(*, cap: Number, value: Number) -> Number:
+def where_it_fits(*, cap: Number, value: Number) -> Any:
     r"""A metric, where at least one request fits.
 
     Parameters

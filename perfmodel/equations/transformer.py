@@ -6,6 +6,8 @@ group, unless a parameter says otherwise.
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfmodel.equation import equation
 from perfmodel.numerics import Number, maximum, minimum
 
@@ -15,7 +17,7 @@ _SWIGLU = "Shazeer 2020, arXiv:2002.05202"
 
 
 @equation(symbol=r"N_{qkv}", unit="1", source=_GQA)
-def qkv_parameters(*, hidden: Number, heads: Number, kv_heads: Number, head_dim: Number, bias: Number) -> Number:
+def qkv_parameters(*, hidden: Number, heads: Number, kv_heads: Number, head_dim: Number, bias: Number) -> Any:
     r"""Weights of the query, key and value projections of one layer.
 
     Parameters
@@ -38,7 +40,7 @@ def qkv_parameters(*, hidden: Number, heads: Number, kv_heads: Number, head_dim:
 
 
 @equation(symbol=r"N_o", unit="1", source=_VASWANI)
-def output_parameters(*, hidden: Number, heads: Number, head_dim: Number, bias: Number) -> Number:
+def output_parameters(*, hidden: Number, heads: Number, head_dim: Number, bias: Number) -> Any:
     r"""Weights of the attention output projection of one layer.
 
     Parameters
@@ -59,7 +61,7 @@ def output_parameters(*, hidden: Number, heads: Number, head_dim: Number, bias: 
 
 
 @equation(symbol=r"N_{mlp}", unit="1", source=_SWIGLU)
-def mlp_parameters(*, hidden: Number, intermediate: Number, matrices: Number) -> Number:
+def mlp_parameters(*, hidden: Number, intermediate: Number, matrices: Number) -> Any:
     r"""Weights of a feed-forward block.
 
     Parameters
@@ -78,7 +80,7 @@ def mlp_parameters(*, hidden: Number, intermediate: Number, matrices: Number) ->
 
 
 @equation(symbol=r"N_{norm}", unit="1", source="Zhang and Sennrich 2019, arXiv:1910.07467")
-def norm_parameters(*, hidden: Number, norms: Number, head_dim: Number, head_norms: Number) -> Number:
+def norm_parameters(*, hidden: Number, norms: Number, head_dim: Number, head_norms: Number) -> Any:
     r"""Scales of the normalisations of one layer.
 
     Parameters
@@ -101,7 +103,7 @@ def norm_parameters(*, hidden: Number, norms: Number, head_dim: Number, head_nor
 
 
 @equation(symbol=r"N_V", unit="1", source=_VASWANI)
-def vocabulary_parameters(*, vocab: Number, hidden: Number) -> Number:
+def vocabulary_parameters(*, vocab: Number, hidden: Number) -> Any:
     r"""Weights of the embedding table or of the language-model head.
 
     Parameters
@@ -120,7 +122,7 @@ def vocabulary_parameters(*, vocab: Number, hidden: Number) -> Number:
 
 
 @equation(symbol=r"F_{gemm}", unit="FLOP", source="2 m n k: one multiply and one add a weight and token")
-def gemm_flops(*, tokens: Number, parameters: Number) -> Number:
+def gemm_flops(*, tokens: Number, parameters: Number) -> Any:
     r"""FLOPs of multiplying tokens with a weight matrix.
 
     Parameters
@@ -139,7 +141,7 @@ def gemm_flops(*, tokens: Number, parameters: Number) -> Number:
 
 
 @equation(symbol=r"\bar{c}", unit="1", source="mean over t = 1..n of context + t")
-def mean_attended_tokens(*, context: Number, tokens: Number) -> Number:
+def mean_attended_tokens(*, context: Number, tokens: Number) -> Any:
     r"""Keys that a query of a causal pass attends to on average.
 
     Parameters
@@ -160,7 +162,7 @@ def mean_attended_tokens(*, context: Number, tokens: Number) -> Number:
 @equation(symbol=r"F_{attn}", unit="FLOP", source=_VASWANI)
 def attention_flops(
     *, sequences: Number, tokens: Number, attended: Number, heads: Number, key_dim: Number, value_dim: Number
-) -> Number:
+) -> Any:
     r"""FLOPs of scores and weighted values of one layer.
 
     Parameters
@@ -185,7 +187,7 @@ def attention_flops(
 
 
 @equation(symbol=r"s_{kv}", unit="B", source=_GQA)
-def kv_bytes_per_token(*, kv_heads: Number, key_dim: Number, value_dim: Number, bytes_per_element: Number) -> Number:
+def kv_bytes_per_token(*, kv_heads: Number, key_dim: Number, value_dim: Number, bytes_per_element: Number) -> Any:
     r"""Key and value bytes that one token leaves in one layer's cache.
 
     Parameters
@@ -206,7 +208,7 @@ def kv_bytes_per_token(*, kv_heads: Number, key_dim: Number, value_dim: Number, 
 
 
 @equation(symbol=r"B_{kv}", unit="B", source="every cached token is read once a step, new tokens are written once")
-def kv_traffic(*, sequences: Number, context: Number, tokens: Number, bytes_per_token: Number) -> Number:
+def kv_traffic(*, sequences: Number, context: Number, tokens: Number, bytes_per_token: Number) -> Any:
     r"""Cache bytes that one layer reads and writes in a pass.
 
     Parameters
@@ -227,7 +229,7 @@ def kv_traffic(*, sequences: Number, context: Number, tokens: Number, bytes_per_
 
 
 @equation(symbol=r"B_{act}", unit="B", source="inputs are read once and outputs written once")
-def activation_traffic(*, tokens: Number, width: Number, bytes_per_element: Number) -> Number:
+def activation_traffic(*, tokens: Number, width: Number, bytes_per_element: Number) -> Any:
     r"""Activation bytes that an operator reads and writes.
 
     Parameters
@@ -250,7 +252,7 @@ def activation_traffic(*, tokens: Number, width: Number, bytes_per_element: Numb
 @equation(
     symbol=r"n_{shard}", unit="1", source="KV heads replicate when TP exceeds them; facts of vLLM and TensorRT-LLM"
 )
-def kv_shards(*, tp: Number, kv_heads: Number) -> Number:
+def kv_shards(*, tp: Number, kv_heads: Number) -> Any:
     r"""Parts into which tensor parallelism on GPUs can split the cache.
 
     Parameters

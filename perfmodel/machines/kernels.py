@@ -1,7 +1,7 @@
 """GPUs and other machines that run a step kernel by kernel.
 
-A kernel lasts as long as the slower of its arithmetic and its traffic; collectives between kernels are not hidden; every
-layer and every step cost a time that neither tensor parallelism nor bandwidth moves.
+A kernel lasts as long as the slower of its arithmetic and its traffic; collectives between kernels are not hidden;
+every layer and every step cost a time that neither tensor parallelism nor bandwidth moves.
 """
 
 from __future__ import annotations

@@ -79,12 +79,34 @@ def _is_expression(node: Any) -> bool:
     return isinstance(node, Node) and node.kind not in ("input", "line", "argument")
 
 
+def _needed(results: Mapping[str, Any]) -> tuple[set[int], set[str]]:
+    """Return the ids of the nodes and lines that the results depend on, and the paths of the inputs."""
+    seen: set[int] = set()
+    paths: set[str] = set()
+    stack: list[Any] = list(results.values())
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, Node) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.kind == "input":
+            paths.add(node.label)
+        stack.extend(node.args)
+        if node.line is not None:
+            seen.add(id(node.line))
+            stack.append(node.line.formula)
+    return seen, paths
+
+
 def steps(ledger: Ledger, results: Mapping[str, Any]) -> Iterator[Step]:
-    """Give what must be computed, in order: every line with the expressions it is fed, then the results."""
+    """Give what the results need, in order: the lines, each after the expressions it is fed, then the results."""
+    needed, _ = _needed(results)
     seen: set[int] = set()
     for line in ledger.lines:
+        if id(line) not in needed:
+            continue
         for argument, node in line.arguments.items():
-            if _is_expression(node) and id(node) not in seen:
+            if _is_expression(node) and id(node) in needed and id(node) not in seen:
                 seen.add(id(node))
                 yield Step(node, f"{line.name}.{argument}", "", "", node, node.value)
         yield Step(line, line.name, line.unit, line.source, line.formula, line.value)
@@ -95,20 +117,8 @@ def steps(ledger: Ledger, results: Mapping[str, Any]) -> Iterator[Step]:
 
 def used_inputs(ledger: Ledger, results: Mapping[str, Any]) -> dict[str, Input]:
     """Return the inputs that the results depend on, by path."""
-    found: dict[str, Input] = {}
-    seen: set[int] = set()
-    stack: list[Any] = list(results.values())
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, Node) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.kind == "input":
-            found[node.label] = ledger.inputs[node.label]
-        stack.extend(node.args)
-        if node.line is not None:
-            stack.append(node.line.formula)
-    return {path: entry for path, entry in ledger.inputs.items() if path in found}
+    _, paths = _needed(results)
+    return {path: entry for path, entry in ledger.inputs.items() if path in paths}
 
 
 def line_of(node: Node) -> Line | None:

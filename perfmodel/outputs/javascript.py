@@ -57,7 +57,7 @@ LANGUAGE = Language(
         "maximum": lambda a, b: f"Math.max({a}, {b})",
         "minimum": lambda a, b: f"Math.min({a}, {b})",
         "interpolate": lambda x, knots: f"pm.interpolate({x}, {json.dumps(knots)})",
-        **{name: (lambda *args, name=name: f"pm.{name}({', '.join(args)})") for name in _SHARED},  # type: ignore[misc]
+        **{name: (lambda *args, name=name: f"pm.{name}({', '.join(args)})") for name in _SHARED},
     },
     power=lambda base, exponent: f"Math.pow({base}, {exponent})",
     number=number,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def number(value: float) -> str:
 def _interpolate(x: str, knots: tuple[tuple[float, float], ...]) -> str:
     pieces = [
         f"{number((y1 - y0) / (x1 - x0))}*(MIN(MAX({x},{number(x0)}),{number(x1)})-{number(x0)})"
-        for (x0, y0), (x1, y1) in zip(knots, knots[1:], strict=False)
+        for (x0, y0), (x1, y1) in pairwise(knots)
     ]
     return f"({number(knots[0][1])}+{'+'.join(pieces)})"
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from perfmodel.errors import UserError
 from perfmodel.specs import files
@@ -78,7 +78,7 @@ def find(kind: str, name: str) -> Path:
         Where nothing has that name; the message says what comes nearest.
     """
     folder = FOLDERS[kind][0]
-    if name.endswith((".yaml", ".yml", ".json")) or os.sep in name and Path(name).is_file():
+    if name.endswith((".yaml", ".yml", ".json")) or (os.sep in name and Path(name).is_file()):
         path = Path(name)
         if not path.is_file():
             raise UserError(f"{name}: no such file")
@@ -177,13 +177,13 @@ def load_model(name: str) -> Model:
     model, provenance = _load(path, Model)
     if model.precision not in PRECISIONS:
         raise UserError(f"{path}: precision: unknown '{model.precision}', expected one of {', '.join(PRECISIONS)}")
-    return replace(model, provenance=provenance)
+    return replace(cast(Model, model), provenance=provenance)
 
 
 def load_traffic(name: str) -> Traffic:
     """Load a traffic by name or path."""
     traffic, provenance = _load(find("traffic", name), Traffic)
-    return replace(traffic, provenance=provenance)
+    return replace(cast(Traffic, traffic), provenance=provenance)
 
 
 def load_system(name: str, engine: str | None = None) -> tuple[System, str, list[str]]:
@@ -218,11 +218,6 @@ def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, P
             f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply, with a wide band"
         )
     efficiency, provenance = _load(path, EFFICIENCY_OF_KIND[kind], "efficiency")
-    estimates = sorted(
-        where.removeprefix("efficiency.") for where, entry in provenance.items() if entry.kind == "estimate"
-    )
-    if estimates and not warnings:
-        warnings.append(f"estimates among the efficiencies of {chip} with {engine}: {', '.join(estimates)}")
     return efficiency, provenance, warnings
 
 

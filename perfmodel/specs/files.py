@@ -6,7 +6,6 @@ provenance, every other field what its type says.
 
 from __future__ import annotations
 
-import functools
 import math
 import types
 import typing
@@ -84,10 +83,15 @@ def unit_of(annotation: Any) -> str | None:
     return None
 
 
-@functools.cache
-def hints(kind: type[Any]) -> dict[str, Any]:
+_HINTS: dict[Any, dict[str, Any]] = {}
+_SCHEMAS: dict[Any, type[BaseModel]] = {}
+
+
+def hints(kind: Any) -> dict[str, Any]:
     """Return the resolved annotations of a dataclass."""
-    return get_type_hints(kind, include_extras=True)
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind, include_extras=True)
+    return _HINTS[kind]
 
 
 def _file_type(annotation: Any) -> Any:
@@ -107,9 +111,10 @@ def _file_type(annotation: Any) -> Any:
     return annotation
 
 
-@functools.cache
-def file_schema(kind: type[Any]) -> type[BaseModel]:
+def file_schema(kind: Any) -> type[BaseModel]:
     """Return the pydantic model of the files that fill a dataclass."""
+    if kind in _SCHEMAS:
+        return _SCHEMAS[kind]
     entries: dict[str, Any] = {}
     for entry in fields(kind):
         if entry.name in _RESERVED:
@@ -117,7 +122,8 @@ def file_schema(kind: type[Any]) -> type[BaseModel]:
         file_type = _file_type(hints(kind)[entry.name])
         required = entry.default is MISSING and entry.default_factory is MISSING
         entries[entry.name] = (file_type, Field(...) if required else Field(default=None))
-    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=False), **entries)
+    _SCHEMAS[kind] = create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=False), **entries)
+    return _SCHEMAS[kind]
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

@@ -19,12 +19,8 @@ _SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
 def quantities(part: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
     """Give path, unit and value of every quantity below a spec."""
     if isinstance(part, Mapping):
-        unit = ""
         for key, value in part.items():
-            if is_dataclass(value) or isinstance(value, Mapping | tuple):
-                yield from quantities(value, f"{path}.{key}")
-            elif not isinstance(value, str):
-                yield f"{path}.{key}", unit, value
+            yield from quantities(value, f"{path}.{key}")
     elif isinstance(part, tuple):
         for index, value in enumerate(part):
             yield from quantities(value, f"{path}.{index}")

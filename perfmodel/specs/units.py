@@ -171,6 +171,8 @@ def show(value: float, unit: str, digits: int = 4) -> str:
     """Return a quantity as text with a fitting prefix."""
     if value != value:
         return "not published"
+    if unit == "1" and abs(value) >= 1000 and value == int(value):
+        return f"{value:,.0f}"
     if unit in ("1", "mm2", "1/s") or value == 0.0:
         return f"{value:.{digits}g}" + ("" if unit == "1" else f" {unit}")
     for prefix, factor in _SHOWN:

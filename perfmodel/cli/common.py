@@ -1,0 +1,85 @@
+"""Options that the verbs share, and the ways an answer leaves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from perfmodel.prediction import Prediction
+    from perfmodel.question import Options
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]
+SYSTEM_HELP = "System, with the plan if wanted: dgx-h100:tp=8,pp=1,ep=1,dp=1,plan=tp8,engine=vllm,precision=fp8,kv=fp8."
+OneSystem = Annotated[str, typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=SYSTEM_HELP)]
+Systems = Annotated[list[str], typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=f"{SYSTEM_HELP} Repeat it.")]
+Tp = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor-parallel degree.")]
+Pp = Annotated[str | None, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
+Ep = Annotated[str | None, typer.Option("--ep", metavar="N", help="Expert-parallel degree.")]
+Dp = Annotated[str | None, typer.Option("--dp", metavar="N", help="Replicas.")]
+Engine = Annotated[str | None, typer.Option("--engine", metavar="ENGINE", help="vllm, trtllm, sglang or native.")]
+Precision = Annotated[
+    str | None,
+    typer.Option("--precision", metavar="P", help="Storage of the weights: bf16 fp16 fp8 int8 fp4 mxfp4 int4."),
+]
+KvPrecision = Annotated[str | None, typer.Option("--kv-precision", metavar="P", help="Storage of the KV cache.")]
+Traffic = Annotated[
+    str | None, typer.Option("--traffic", metavar="NAME", help="chat, code, rag, reasoning, agent, pd-1 ... pd-32.")
+]
+Prompt = Annotated[str | None, typer.Option("--prompt", metavar="P", help="Prompt tokens, with --output.")]
+Output = Annotated[str | None, typer.Option("--output", metavar="D", help="Output tokens, with --prompt.")]
+Concurrency = Annotated[
+    str | None, typer.Option("--concurrency", metavar="N", help="Requests at once, all replicas together.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Vary an input: system.memory.hbm.bandwidth=+20%. Repeat it."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON object.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
+
+
+def options(**given: str | None) -> Options:
+    """Return the options of a question, numbers read."""
+    from perfmodel.question import WHOLE, Options, number
+
+    read: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is not None:
+            read[name] = number(f"--{name}", value) if name in WHOLE else value
+    return Options(**read)
+
+
+def console() -> Any:
+    """Return the terminal to print tables on; not wider than what reads well."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+
+
+def write_csv(answers: Sequence[Prediction]) -> None:
+    """Print answers as CSV: RFC 4180, ISO numbers."""
+    import csv
+
+    rows = [answer.row() for answer in answers]
+    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\r\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: _neutral(value) for key, value in row.items()})
+
+
+def _neutral(value: Any) -> Any:
+    """Return text that a spreadsheet will not run as a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t"):
+        return f"'{value}"
+    return value
+
+
+def write_json(content: dict[str, Any]) -> None:
+    """Print an object as JSON; there is no NaN in it."""
+    import json
+
+    print(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))

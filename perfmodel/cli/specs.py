@@ -1,0 +1,80 @@
+"""``perfmodel specs``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli import OK, REFUSED, common
+
+specs_app = typer.Typer(
+    help="List, show and check the spec files.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+_PLURALS = {"systems": "system", "models": "model", "traffics": "traffic"}
+
+
+@specs_app.command("list")
+def list_specs(
+    what: Annotated[str, typer.Argument(metavar="[systems|models|traffics]", help="What to list.")] = "",
+    json: common.Json = False,
+) -> None:
+    """Names and aliases of all specs, the user's own first."""
+    from perfmodel.errors import UserError
+    from perfmodel.specs import catalog
+
+    kinds = [_PLURALS.get(what, what)] if what else list(catalog.FOLDERS)
+    if kinds[0] not in catalog.FOLDERS:
+        raise UserError(f"unknown kind '{what}': expected one of {', '.join(_PLURALS)}")
+    found = [
+        {"name": name, "kind": kind, "aliases": aliases} for kind in kinds for name, aliases, _ in catalog.entries(kind)
+    ]
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(found, indent=2, ensure_ascii=False))
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("kind", "name", "aliases"):
+        table.add_column(column, no_wrap=column != "aliases")
+    for entry in found:
+        table.add_row(*(Text(str(cell)) for cell in (entry["kind"], entry["name"], ", ".join(entry["aliases"]))))
+    common.console().print(table)
+
+
+@specs_app.command("show")
+def show_spec(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
+    engine: common.Engine = None,
+    json: common.Json = False,
+) -> None:
+    """Every number of a spec: value, where it came from, and which file says so."""
+    from perfmodel.outputs.specs import print_spec, spec_rows
+
+    rows = spec_rows(name, engine)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        print_spec(rows, common.console())
+
+
+@specs_app.command("check")
+def check_specs(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help="Files; all specs if none.")] = None,
+) -> int:
+    """Every error of spec files at once, each with file, line, field and what was expected."""
+    from perfmodel.specs.check import check_files
+
+    checked, problems = check_files(paths or [])
+    for problem in problems:
+        print(f"perfmodel: {problem}", file=sys.stderr)
+    print(f"{checked} files checked, {len(problems)} problems")
+    return REFUSED if problems else OK

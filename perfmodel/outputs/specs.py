@@ -1,0 +1,78 @@
+"""A spec as a table: every number with its provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.errors import UserError
+from perfmodel.specs import catalog
+from perfmodel.specs.paths import quantities
+from perfmodel.specs.types import Provenance
+from perfmodel.specs.units import show
+
+
+def _load(name: str, engine: str | None) -> Any:
+    """Return the system, model or traffic of a name; a system wins over a model of the same name."""
+    errors = []
+    for kind in catalog.FOLDERS:
+        try:
+            if kind == "system":
+                return catalog.load_system(name, engine)[0]
+            return catalog.load_model(name) if kind == "model" else catalog.load_traffic(name)
+        except UserError as error:
+            errors.append(str(error))
+    hints = [error for error in errors if "did you mean" in error]
+    raise UserError((hints or errors)[0])
+
+
+def spec_rows(name: str, engine: str | None = None) -> list[dict[str, Any]]:
+    """Return path, value, unit, kind, source, file, note, low and high of each number of a spec."""
+    spec = _load(name, engine)
+    origins: Mapping[str, Provenance] = spec.provenance
+    rows = []
+    for path, unit, value in quantities(spec):
+        origin = origins.get(path, Provenance("", "derived"))
+        number = float(value)
+        rows.append(
+            {
+                "path": path,
+                "value": number if number == number else None,
+                "unit": unit,
+                "shown": show(number, unit),
+                "kind": origin.kind,
+                "source": origin.source,
+                "file": origin.file,
+                "note": origin.note,
+                "low": origin.low if origin.low == origin.low else None,
+                "high": origin.high if origin.high == origin.high else None,
+            }
+        )
+    return rows
+
+
+def print_spec(rows: list[dict[str, Any]], console: Any) -> None:
+    """Print a spec, and the sources that it names."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("path", "value", "kind", "source", "file"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        unit = row["unit"]
+        span = f" ({show(row['low'], unit)} to {show(row['high'], unit)})" if row["low"] is not None else ""
+        table.add_row(
+            *(Text(cell) for cell in (row["path"], row["shown"] + span, row["kind"], row["source"], row["file"]))
+        )
+    console.print(table)
+    console.print()
+    known = catalog.load_sources()
+    for source in dict.fromkeys(row["source"] for row in rows if row["source"] in known):
+        entry = known[source]
+        where = entry.get("url") or entry.get("doi") or ""
+        console.print(Text(f"{source}: {entry['title']} ({entry.get('date', '')}) {where}".rstrip()))
+    for row in rows:
+        if row["note"] and row["value"] is None:
+            console.print(Text(f"{row['path']}: {row['note']}"))

@@ -1,0 +1,165 @@
+"""Predictions as tables in the terminal and in notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+from perfmodel.machines.operators import CAUSES
+from perfmodel.prediction import Prediction
+from perfmodel.specs.units import show
+
+#: Row of a comparison: label, key, unit, digits.
+_ROWS = (
+    ("TTFT", "ttft_s", "s"),
+    ("TPOT", "tpot_s", "s"),
+    ("request latency", "request_latency_s", "s"),
+    ("output tok/s/user", "output_tokens_per_s_per_user", "1"),
+    ("input tok/s/user", "input_tokens_per_s_per_user", "1"),
+    ("output tok/s", "output_tokens_per_s", "1"),
+    ("input tok/s", "input_tokens_per_s", "1"),
+    ("in+out tok/s/chip", "tokens_per_s_per_chip", "1"),
+)
+
+
+def _figure(value: float, unit: str) -> str:
+    if value != value:
+        return "-"
+    if unit == "s":
+        return show(value, "s", 3)
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{value:.1%}" if value < 0.0995 else f"{value:.0%}"
+
+
+def _plan(answer: Prediction) -> str:
+    plan = answer.scenario.deployment
+    parts = [f"TP{plan.tp:g}"]
+    parts += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
+    parts += [f"DP{plan.dp:g}"] if float(plan.dp) > 1 else []
+    return " ".join(parts)
+
+
+def _breakdown(answer: Prediction, phase: str) -> list[str]:
+    parts = answer.breakdown[phase]
+    total = sum(float(value) for value in parts.values())
+    if not answer.limited_by or total <= 0:
+        return ["-"] * len(CAUSES)
+    return [_percent(float(parts[cause]) / total) if float(parts[cause]) > 0 else "" for cause in CAUSES]
+
+
+def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
+    """Return label and cells of each row; an empty label with no cells is a rule."""
+    rows: list[tuple[str, list[str]]] = [
+        ("plan", [_plan(answer) for answer in answers]),
+        ("engine", [answer.scenario.deployment.engine for answer in answers]),
+        ("weights", [answer.scenario.deployment.precision for answer in answers]),
+        ("KV cache", [answer.scenario.deployment.kv_precision for answer in answers]),
+        ("chips", [f"{float(answer.chips):,g}" for answer in answers]),
+        ("", []),
+    ]
+    rows += [(label, [_figure(float(answer.metrics[key]), unit) for answer in answers]) for label, key, unit in _ROWS]
+    rows += [(key.upper(), [_percent(float(answer.metrics[key])) for answer in answers]) for key in ("mfu", "mbu")]
+    rows.append(("requests that fit", [f"{float(answer.max_concurrency):,.0f}" for answer in answers]))
+    for phase, title in (("prefill", "TTFT goes to"), ("decode", "TPOT goes to")):
+        rows.append(("", []))
+        rows.append((title, [answer.limited_by.get(phase, "-") for answer in answers]))
+        shares = [_breakdown(answer, phase) for answer in answers]
+        rows += [
+            (f"  {cause}", [share[index] for share in shares])
+            for index, cause in enumerate(CAUSES)
+            if any(share[index] for share in shares)
+        ]
+    return rows
+
+
+def shared(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Return the words that every answer says, in the order of the first."""
+    return [word for word in lists[0] if all(word in other for other in lists)] if lists else []
+
+
+def notes(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
+    """Return what is assumed and what to mind: said of all answers once, then of each; headings with their lines."""
+    found = []
+    for title, words in (
+        ("assumed", [answer.assumed for answer in answers]),
+        ("mind", [answer.warnings for answer in answers]),
+    ):
+        common = shared(words) if len(answers) > 1 else []
+        if common:
+            found.append((f"{title}, for all", common))
+        for answer, said in zip(answers, words, strict=True):
+            own = [word for word in said if word not in common]
+            if own:
+                found.append((title if len(answers) == 1 else f"{title}, for {answer.scenario.system.name}", own))
+    found += [(f"no answer for {answer.scenario.system.name}", [answer.reason]) for answer in answers if answer.reason]
+    return found
+
+
+def _question(answers: Sequence[Prediction]) -> str:
+    first = answers[0].scenario
+    traffic = first.traffic
+    return (
+        f"{first.model.name}: {float(traffic.prompt):,.0f} tokens in, {float(traffic.output):,.0f} out, "
+        f"{float(traffic.concurrency):,.0f} at once"
+    )
+
+
+def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
+    """Print answers side by side, with what limits each and what was assumed."""
+    from rich import box
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=_question(answers), title_justify="left")
+    table.add_column("", no_wrap=True)
+    for answer in answers:
+        table.add_column(Text(answer.scenario.system.name), justify="right", overflow="fold")
+    for label, cells in _columns(answers):
+        if cells:
+            table.add_row(Text(label), *(Text(cell) for cell in cells))
+        else:
+            table.add_section()
+    console.print(table)
+    for heading, lines in notes(answers):
+        console.print()
+        console.print(Text(heading))
+        for line in lines:
+            console.print(Padding(Text(f"- {line}"), (0, 0, 0, 2)))
+
+
+def comparison_text(answers: Sequence[Prediction], width: int = 100) -> str:
+    """Return the comparison as plain text."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    print_comparison(answers, Console(file=out, width=width, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def summary(answer: Prediction) -> str:
+    """Return one answer as plain text."""
+    return comparison_text([answer])
+
+
+def comparison_html(answers: Sequence[Prediction]) -> str:
+    """Return the comparison as an HTML table; all text is escaped."""
+
+    def row(tag: str, label: str, cells: Sequence[str]) -> str:
+        inner = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr><th>{html.escape(label)}</th>{inner}</tr>"
+
+    head = row("th", "", [answer.scenario.system.name for answer in answers])
+    body = "".join(row("td", label, cells) for label, cells in _columns(answers) if cells)
+    said = "".join(
+        f"<p>{html.escape(heading)}</p><ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
+        for heading, lines in notes(answers)
+    )
+    caption = html.escape(_question(answers))
+    return f"<table><caption>{caption}</caption><thead>{head}</thead><tbody>{body}</tbody></table>{said}"

@@ -1,0 +1,45 @@
+"""Checking spec files: all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import UserError
+from perfmodel.specs import catalog, files
+from perfmodel.specs.types import EFFICIENCY_OF_KIND, Model, System, Traffic
+
+
+def _dataclass(path: Path) -> type[Any]:
+    """Return the dataclass that a file fills, by the fields it has."""
+    raw = files.read_yaml(path)
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: expected a mapping of fields")
+    if "layer_time" in raw:
+        return EFFICIENCY_OF_KIND["kernels"]
+    if "kernel_boundary" in raw:
+        return EFFICIENCY_OF_KIND["dataflow"]
+    if "layer_overhead" in raw:
+        return EFFICIENCY_OF_KIND["sram_pipeline"]
+    if "layers" in raw:
+        return Model
+    if "prompt" in raw:
+        return Traffic
+    return System
+
+
+def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
+    """Return how many files were checked, and their problems; with no paths, all specs are checked."""
+    if paths:
+        chosen = [Path(path) for path in paths]
+    else:
+        chosen = [path for kind in catalog.FOLDERS for _, _, path in catalog.entries(kind)]
+        chosen += sorted((catalog.bundled() / catalog.CALIBRATION).glob("*.yaml"))
+    problems: list[str] = []
+    for path in chosen:
+        try:
+            problems += catalog.problems(path, _dataclass(path))
+        except UserError as error:
+            problems.append(str(error))
+    return len(chosen), problems
