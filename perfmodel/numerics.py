@@ -101,6 +101,8 @@ def _float_only_if(margin: float, value: float) -> float:
 
 
 def _float_geometric_sum(a: float, n: float) -> float:
+    if a != a or n != n:
+        return NAN
     e = 1.0 - a
     if abs(e) * max(n, 1.0) < 1e-3:
         # The closed form loses all its digits near a = 1; four terms of its series are exact to 1e-13 there.
@@ -109,11 +111,13 @@ def _float_geometric_sum(a: float, n: float) -> float:
 
 
 def _float_complement_power(p: float, n: float) -> float:
+    if p != p or n != n or p > 1.0:
+        return NAN
     if n == 0.0:
         return 1.0
     if p == 1.0:
         return 0.0
-    return _float_exp(n * _float_log(1.0 - p))
+    return _float_exp(n * math.log1p(-p))
 
 
 def _float_erlang_b(servers: float, load: float) -> float:
@@ -156,16 +160,23 @@ def _array_geometric_sum(a: Any, n: Any) -> Any:
     e = 1.0 - np.asarray(a, dtype=float)
     near = np.abs(e) * np.maximum(n, 1.0) < 1e-3
     series = n * (1.0 - (n - 1.0) / 2.0 * e * (1.0 - (n - 2.0) / 3.0 * e * (1.0 - (n - 3.0) / 4.0 * e)))
-    return np.where(near, series, (1.0 - np.power(a, n)) / np.where(near, 1.0, e))
+    closed = (1.0 - np.power(a, n)) / np.where(near | (e == 0.0), 1.0, e)
+    return np.where(np.isnan(n), NAN, np.where(near, series, closed))
 
 
 def _array_complement_power(p: Any, n: Any) -> Any:
     p, n = np.asarray(p, dtype=float), np.asarray(n, dtype=float)
-    power = np.exp(n * np.log(np.where(p == 1.0, 0.5, 1.0 - p)))
-    return np.where(n == 0.0, 1.0, np.where(p == 1.0, 0.0, power))
+    power = np.exp(n * np.log1p(-np.where(p == 1.0, 0.5, p)))
+    known = np.where(n == 0.0, 1.0, np.where(p == 1.0, 0.0, power))
+    return np.where(np.isnan(p) | np.isnan(n), NAN, known)
 
 
 _erlang_b_elements = np.vectorize(_float_erlang_b, otypes=[float])
+
+
+def _array_erlang_b(servers: Any, load: Any) -> Any:
+    with np.errstate(invalid="ignore"):  # NaN goes in and comes out
+        return _erlang_b_elements(servers, load)
 
 
 def _array_annuity(rate: Any, years: Any) -> Any:
@@ -204,7 +215,7 @@ ARRAY: dict[str, Callable[..., Any]] = {
     "only_if": lambda margin, value: np.where(np.greater_equal(margin, 0.0), value, NAN),
     "geometric_sum": _array_geometric_sum,
     "complement_power": _array_complement_power,
-    "erlang_b": _erlang_b_elements,
+    "erlang_b": _array_erlang_b,
     "annuity": _array_annuity,
 }
 

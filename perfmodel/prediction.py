@@ -237,11 +237,8 @@ def run(scenario: Scenario) -> Prediction:
     if not answer.fits:
         reason = _misfit(scenario, answer)
     elif not np.isfinite(answer.metrics["tpot_s"]):
-        missing = [
-            path
-            for path, _, value in quantities(scenario)
-            if isinstance(value, float) and np.isnan(value) and ("rates" in path or "memory" in path or "link" in path)
-        ]
+        ledger, nodes = traced(scenario)
+        missing = [path for path, entry in ledger.reached(nodes.metrics.values()).items() if entry.value != entry.value]
         reason = f"not published: {', '.join(missing)}; give a value with --set"
     else:
         limits = {
@@ -290,6 +287,8 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "
             "full length: the others wait, and that wait is in TTFT"
         )
+    if system.kind == "kernels" and float(plan.tp) > float(system.chips_per_node):
+        found.append("TP across nodes: the all-reduce is extrapolated from one node and so too fast")
     efficiency = system.efficiency
     if isinstance(efficiency, SramEfficiency):
         if float(plan.tp) > 64:

@@ -7,7 +7,7 @@ JavaScript are all printed from those lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -100,7 +100,8 @@ class Node:
     def _no_branch(self, *_: object) -> NoReturn:
         raise TypeError("a traced number cannot choose a branch: use maximum, minimum, switch_at or only_if")
 
-    __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = _no_branch
+    __bool__ = __float__ = __int__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_branch
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"Node({self.kind} {self.label or (self.line.name if self.line else '')} = {self.value!r})"
@@ -214,6 +215,23 @@ class Ledger:
         self._stack[-1].children.append(line)
         self.lines.append(line)
         return Node(self, "line", (), line.value, line=line)
+
+    def reached(self, nodes: Iterable[Any]) -> dict[str, Input]:
+        """Return the inputs that nodes depend on, by path, in the order of the specs."""
+        found: set[str] = set()
+        seen: set[int] = set()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if not isinstance(node, Node) or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if node.kind == "input":
+                found.add(node.label)
+            stack.extend(node.args)
+            if node.line is not None:
+                stack.append(node.line.formula)
+        return {path: entry for path, entry in self.inputs.items() if path in found}
 
     def walk(self) -> Iterator[tuple[int, Line | Scope]]:
         """Give every scope and line with its depth, outermost first."""

@@ -75,6 +75,7 @@ def _office_profile() -> tempfile.TemporaryDirectory[str]:
 def recalculate_all(workbooks: Iterable[Path], into: Path) -> list[Path]:
     """Let LibreOffice recalculate workbooks of different names, all in one start of the program."""
     files = list(workbooks)
+    into.mkdir(parents=True, exist_ok=True)
     profile = Path(_office_profile().name).as_uri()
     _run(
         [libreoffice(), "--headless", "--norestore", f"-env:UserInstallation={profile}"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.trace import Input, Ledger, Line, Node
+from perfmodel.trace import Ledger, Line, Node
 
 #: How tightly the arithmetic operators bind; what calls a function binds tightest.
 _BINDS = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
@@ -113,12 +113,6 @@ def steps(ledger: Ledger, results: Mapping[str, Any]) -> Iterator[Step]:
     for name, node in results.items():
         if isinstance(node, Node):
             yield Step(name, name, "", "", node, node.value)
-
-
-def used_inputs(ledger: Ledger, results: Mapping[str, Any]) -> dict[str, Input]:
-    """Return the inputs that the results depend on, by path."""
-    _, paths = _needed(results)
-    return {path: entry for path, entry in ledger.inputs.items() if path in paths}
 
 
 def line_of(node: Node) -> Line | None:

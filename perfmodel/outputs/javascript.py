@@ -30,7 +30,10 @@ const pm = {
       return n * (1 - (n - 1) / 2 * e * (1 - (n - 2) / 3 * e * (1 - (n - 3) / 4 * e)));
     return (1 - Math.pow(a, n)) / e;
   },
-  complement_power: (p, n) => (n === 0 ? 1 : p === 1 ? 0 : Math.exp(n * Math.log(1 - p))),
+  complement_power: (p, n) => {
+    if (Number.isNaN(p) || Number.isNaN(n)) return NaN;
+    return n === 0 ? 1 : p === 1 ? 0 : Math.exp(n * Math.log1p(-p));
+  },
   erlang_b: (servers, load) => {
     if (Number.isNaN(servers) || Number.isNaN(load)) return NaN;
     let b = 1;

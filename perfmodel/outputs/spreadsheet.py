@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from perfmodel.outputs.formula import Language, steps, used_inputs
+from perfmodel.outputs.formula import Language, steps
 from perfmodel.trace import Ledger, Node
 
 
@@ -33,7 +33,13 @@ def _snap(x: str) -> str:
 def _geometric_sum(a: str, n: str) -> str:
     e = f"(1-({a}))"
     series = f"({n})*(1-(({n})-1)/2*{e}*(1-(({n})-2)/3*{e}*(1-(({n})-3)/4*{e})))"
-    return f"IF(({n})=0,0,IF(ABS{e}*MAX({n},1)<0.001,{series},(1-({a})^({n}))/{e}))"
+    return f"IF(({n})=0,0*({a}),IF(ABS{e}*MAX({n},1)<0.001,{series},(1-({a})^({n}))/{e}))"
+
+
+def _complement_power(p: str, n: str) -> str:
+    # Sheets have no log1p: LN(1-p) loses its digits where p is small, three more terms of the series keep them.
+    log = f"IF(ABS({p})<0.0001,-({p})*(1+({p})*(1/2+({p})*(1/3+({p})/4))),LN(1-({p})))"
+    return f"IF(({n})=0,1+0*({p}),IF(({p})=1,0*({n}),EXP(({n})*{log})))"
 
 
 LANGUAGE = Language(
@@ -49,7 +55,7 @@ LANGUAGE = Language(
         "switch_at": lambda x, threshold, below, above: f"IF(({x})<({threshold}),{below},{above})",
         "only_if": lambda margin, value: f"IF(({margin})>=0,{value},NA())",
         "geometric_sum": _geometric_sum,
-        "complement_power": lambda p, n: f"IF(({n})=0,1,IF(({p})=1,0,EXP(({n})*LN(1-({p})))))",
+        "complement_power": _complement_power,
         "erlang_b": lambda servers, load: (
             f"IF(({load})=0,IF(({servers})=0,1,0),POISSON({servers},{load},FALSE)/POISSON({servers},{load},TRUE))"
         ),
@@ -97,7 +103,7 @@ def write_workbook(
         sheet.set_column(0, 0, 48)
         sheet.set_column(1, 1, 18)
     cells: dict[Any, str] = {}
-    for row, (name, entry) in enumerate(used_inputs(ledger, results).items(), start=1):
+    for row, (name, entry) in enumerate(ledger.reached(results.values()).items(), start=1):
         inputs.write_string(row, 0, name)
         if entry.value == entry.value:
             inputs.write_number(row, 1, entry.value)

@@ -96,8 +96,13 @@ def _log_fit(
     model: Callable[[Array], Array], measured: Array, start: list[float], upper: list[float]
 ) -> tuple[Array, Array]:
     """Return the parameters that fit best in relative terms, and the signed relative errors."""
+
+    def residuals(x: Array) -> Array:
+        ratio: Array = np.log(model(x) / measured)
+        return ratio
+
     result = least_squares(
-        lambda x: np.log(model(x) / measured),
+        residuals,
         start,
         bounds=([1e-3] * len(start), upper),
         loss="soft_l1",
@@ -130,8 +135,8 @@ def fit_gemm(
     moved = n * k * bytes_in[0] + m * k * bytes_in[1] + m * n * 2
 
     def model(x: Array) -> Array:
-        slower: Array = np.maximum(flops / (peak * x[2]), moved / (bandwidth * x[1]))
-        return x[0] * 1e-6 + slower
+        time: Array = x[0] * 1e-6 + np.maximum(flops / (peak * x[2]), moved / (bandwidth * x[1]))
+        return time
 
     return _log_fit(model, latency * 1e-6, [5.0, 0.8, 0.7], [50.0, 1.0, 1.0])
 

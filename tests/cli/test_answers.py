@@ -1,0 +1,136 @@
+"""What the verbs print: layout and keys, never numbers."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from perfmodel.cli import run
+
+FOUR = ["--on", "lpu-v1", "--on", "sn40l-16", "--on", "dgx-h100", "--on", "dgx-b200"]
+KEYS = {
+    *("ttft_s", "tpot_s", "request_latency_s", "output_tokens_per_s", "input_tokens_per_s"),
+    *("output_tokens_per_s_per_user", "input_tokens_per_s_per_user", "tokens_per_s_per_chip", "mfu", "mbu", "fits"),
+    *("max_concurrency", "limited_by", "breakdown", "memory", "power_w", "joules_per_output_token", "usd_per_mtok"),
+    *("band", "assumed", "warnings", "model", "system", "plan", "chips", "reason"),
+}
+
+
+def answer(arguments, capsys):
+    assert run([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_comparison_fits_the_terminal(width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["compare", "llama-3.1-70b", *FOUR]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    head = next(line for line in lines if "lpu-v1" in line)
+    assert head.split() == ["lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200"]
+    labels = [line[: line.index("  ")] for line in lines if "  " in line.strip()]
+    for label in ("TTFT", "TPOT", "output tok/s", "MFU", "MBU", "TTFT goes to", "TPOT goes to"):
+        assert label in labels
+    assert "assumed, for all" in lines
+    assert any(line.startswith("mind, for lpu-v1") for line in lines)
+
+
+def test_the_json_has_the_documented_keys(capsys):
+    one = answer(["predict", "llama-3.1-70b", "--on", "dgx-h100"], capsys)
+    assert one.keys() >= KEYS
+    assert set(one["limited_by"]) == {"prefill", "decode", "concurrency"}
+    causes = {"compute", "memory", "collective", "overhead", "host", "wait"}
+    assert set(one["breakdown"]["decode"]) == causes
+    assert sum(one["breakdown"]["prefill"].values()) == pytest.approx(one["ttft_s"], rel=1e-12)
+    assert sum(one["breakdown"]["decode"].values()) == pytest.approx(one["tpot_s"], rel=1e-12)
+    assert set(one["usd_per_mtok"]) == {"input", "output", "blended"}
+    assert any("chat" in said for said in one["assumed"])
+
+
+def test_compare_json(capsys):
+    both = answer(["compare", "llama-3.1-70b", *FOUR], capsys)
+    assert [one["system"] for one in both["answers"]] == ["lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200"]
+    assert set(both) == {"answers", "assumed", "warnings"}
+
+
+def test_csv_is_one_row_an_answer(capsys):
+    assert run(["compare", "llama-3.1-8b", *FOUR, "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["system"] for row in rows] == ["lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200"]
+    assert all(float(row["tpot_s"]) > 0 for row in rows)
+
+
+def test_set_reaches_one_system_of_two(capsys):
+    same = ["--on", "dgx-h100", "--on", "dgx-h100"]
+    both = answer(["compare", "llama-3.1-8b", *same, "--set", "#2:memory.hbm.bandwidth=x2"], capsys)["answers"]
+    assert both[1]["tpot_s"] < both[0]["tpot_s"]
+    named = ["--on", "dgx-h100", "--on", "dgx-b200"]
+    plain = answer(["compare", "llama-3.1-8b", *named], capsys)["answers"]
+    set_one = ["--set", "dgx-b200:system.memory.hbm.bandwidth=-50%"]
+    changed = answer(["compare", "llama-3.1-8b", *named, *set_one], capsys)["answers"]
+    assert changed[0]["tpot_s"] == plain[0]["tpot_s"]
+    assert changed[1]["tpot_s"] > plain[1]["tpot_s"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("meta-llama/Llama-3.1-70B", "llama-3.1-70b"),
+        ("LLAMA-3.1-70B", "llama-3.1-70b"),
+        ("Qwen/Qwen3-32B", "qwen3-32b"),
+    ],
+)
+def test_names_of_hugging_face_and_of_data_files(asked, named, capsys):
+    one = answer(["predict", asked, "--on", "H100 SXM", "--precision", "fp8"], capsys)
+    assert (one["model"], one["system"]) == (named, "dgx-h100")
+
+
+def test_the_default_plan_gives_way_when_it_does_not_fit(capsys):
+    one = answer(["predict", "llama-3.1-405b", "--on", "dgx-h100"], capsys)
+    assert one["fits"]
+    assert one["chips"] > 8
+    assert any("fewest chips" in said for said in one["assumed"])
+
+
+def test_specs_list_json(capsys):
+    assert run(["specs", "list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"name", "kind", "aliases"} == set(found[0])
+    names = {entry["name"] for entry in found}
+    assert names >= {"lpu-v1", "sn40l-16", "sn40l-8", "dgx-h100", "dgx-h100-paper"}
+    assert names >= {"dgx-b200", "dgx-h200", "chat", "pd-32"}
+
+
+def test_specs_show_says_which_file_each_value_came_from(capsys):
+    assert run(["specs", "show", "dgx-h100-paper", "--json"]) == 0
+    rows = {row["path"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["memory.hbm.bandwidth"]["file"] == "dgx-h100-paper.yaml"
+    assert rows["memory.hbm.capacity"]["file"] == "dgx-h100.yaml"
+
+
+def test_a_chip_of_ones_own_comes_before_the_bundled_one(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "hardware_specs"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(
+        "extends: dgx-h100\nname: mine\nmemory:\n  hbm:\n"
+        "    bandwidth: {value: 6.7 TB/s, source: plan-choice, kind: estimate, low: 3 TB/s, high: 13 TB/s}\n"
+    )
+    monkeypatch.setenv("PERFMODEL_PATH", str(tmp_path))
+    mine = answer(["predict", "llama-3.1-70b", "--on", "mine"], capsys)
+    theirs = answer(["predict", "llama-3.1-70b", "--on", "dgx-h100"], capsys)
+    assert mine["tpot_s"] < theirs["tpot_s"]
+    assert any("system.memory.hbm.bandwidth" in said for said in mine["warnings"])
+
+
+def test_the_python_interface_gives_the_same(capsys):
+    import perfmodel
+
+    one = answer(["predict", "llama-3.1-70b", "--on", "dgx-h100:tp=4", "--precision", "fp8"], capsys)
+    same = perfmodel.predict("llama-3.1-70b", on="dgx-h100", tp=4, precision="fp8")
+    assert same.tpot_s == one["tpot_s"]
+    assert "TPOT" in repr(same)
+    assert "<table>" in same._repr_html_()
+    assert "kernel" in same.explain("tpot") or "memory_time" in same.explain("tpot")
+    assert same.to_frame().shape[0] == 1
