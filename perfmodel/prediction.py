@@ -13,7 +13,7 @@ from perfmodel.equations import collectives, memory
 from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
-from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.specs.types import Model, Scenario, SramEfficiency
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger
 
@@ -288,7 +288,7 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
             "full length: the others wait, and that wait is in TTFT"
         )
     if system.kind == "kernels" and float(plan.tp) > float(system.chips_per_node):
-        found.append("TP across nodes: the all-reduce is extrapolated from one node and so too fast")
+        found.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")
     efficiency = system.efficiency
     if isinstance(efficiency, SramEfficiency):
         if float(plan.tp) > 64:
@@ -303,7 +303,7 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
         found.append(_hidden_links(scenario, answer))
     waste = [
         f"{name} {lost:.0%}"
-        for name, dimension in (("hidden", scenario.model.hidden), ("mlp", scenario.model.layers[0].mlp.intermediate))
+        for name, dimension in _sharded(scenario.model)
         if system.kind != "kernels"
         and (lost := float(memory.tile_waste(dimension=dimension, shards=plan.tp, tile=system.tile))) > 0.05
     ]
@@ -312,6 +312,14 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
             f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}"
         )
     return found + _estimates(scenario, answer)
+
+
+def _sharded(model: Model) -> list[tuple[str, Any]]:
+    """Return the dimensions that tensor parallelism splits."""
+    found = [("hidden", model.hidden)]
+    widths = [run.mlp.intermediate for run in model.layers if run.mlp is not None]
+    widths += [run.moe.intermediate for run in model.layers if run.moe is not None]
+    return found + [("feed-forward", width) for width in widths[:1]]
 
 
 def _estimates(scenario: Scenario, answer: Prediction) -> list[str]:

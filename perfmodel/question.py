@@ -12,7 +12,7 @@ from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import assign
-from perfmodel.specs.types import PRECISIONS, Deployment, Model, Plan, Scenario, System
+from perfmodel.specs.types import PRECISIONS, Deployment, Efficiency, Model, Plan, Scenario, System
 from perfmodel.specs.units import parse
 
 ENGINES = ("vllm", "trtllm", "sglang", "native")
@@ -106,7 +106,12 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
     tp, pp = float(plan.tp), float(plan.pp)
     if system.kind == "kernels":
         for run in model.layers:
-            heads, kv_heads = float(run.attention.heads), float(run.attention.kv_heads)
+            if run.attention is None and run.mla is None:
+                continue
+            part = run.attention or run.mla
+            heads = float(part.heads) if part else 1.0
+            # Latents have no heads to split: every rank holds them.
+            kv_heads = float(run.attention.kv_heads) if run.attention else 1.0
             if heads % tp or (kv_heads % tp and tp % kv_heads):
                 raise UserError(
                     f"--tp {tp:g} does not divide the {heads:g} heads ({kv_heads:g} KV heads) of {model.name}; "
@@ -129,11 +134,26 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
             raise UserError(f"--pp {pp:g}: embedding and head of {model.name} take {ends:g} stages, so use more")
     if pp > layers + ends:
         raise UserError(f"--pp {pp:g} is more than the {layers + ends:g} stages that {model.name} can be cut into")
-    if float(plan.ep) != 1:
-        raise UserError(f"--ep {float(plan.ep):g}: {model.name} is dense and has no experts to spread; leave --ep out")
+    _check_experts(model, system, plan)
     if plan.precision not in system.computes_as or system.computes_as[plan.precision] not in system.rates:
         usable = [name for name in PRECISIONS if system.computes_as.get(name) in system.rates]
         raise UserError(f"--precision {plan.precision}: {system.name} computes {', '.join(usable)}")
+
+
+def _check_experts(model: Model, system: System, plan: Deployment) -> None:
+    """Refuse an expert-parallel degree that no engine can lay out."""
+    ep, ranks = float(plan.ep), float(plan.tp) * float(plan.dp)
+    if ep == 1:
+        return
+    experts = [float(run.moe.experts) for run in model.layers if run.moe is not None]
+    if not experts:
+        raise UserError(f"--ep {ep:g}: {model.name} is dense and has no experts to spread; leave --ep out")
+    if system.kind != "kernels":
+        raise UserError(f"--ep {ep:g}: {system.name} shards experts by tile; leave --ep out")
+    if ranks % ep:
+        raise UserError(f"--ep {ep:g} must divide TP x DP = {ranks:g}")
+    if any(count % ep for count in experts):
+        raise UserError(f"--ep {ep:g} does not divide the {experts[0]:g} experts of {model.name}")
 
 
 def _divisors(whole: float) -> list[float]:
@@ -188,7 +208,13 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
 _ANY_TRAFFIC: Any = None
 
 
-def resolve(model: str | Model, on: str, options: Options, changes: Sequence[str] = ()) -> Scenario:
+def resolve(
+    model: str | Model,
+    on: str,
+    options: Options,
+    changes: Sequence[str] = (),
+    efficiency: Efficiency | None = None,
+) -> Scenario:
     """Return the scenario that a question asks about.
 
     Parameters
@@ -201,6 +227,8 @@ def resolve(model: str | Model, on: str, options: Options, changes: Sequence[str
         Common options; what ``on`` says wins.
     changes : sequence of str
         ``PATH=VALUE`` each.
+    efficiency : Efficiency, optional
+        In place of the engine's calibrated one.
 
     Raises
     ------
@@ -210,7 +238,11 @@ def resolve(model: str | Model, on: str, options: Options, changes: Sequence[str
     system_name, options = split_system(on, options)
     check_options(options)
     architecture = catalog.load_model(model) if isinstance(model, str) else model
-    system, engine, warnings = catalog.load_system(system_name, options.engine)
+    if efficiency is None:
+        system, engine, warnings = catalog.load_system(system_name, options.engine)
+    else:
+        system, warnings = replace(catalog.load_bare_system(system_name), efficiency=efficiency), []
+        engine = options.engine or system.default_engine
     if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")

@@ -124,6 +124,94 @@ def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
     return latency + 2 * (ranks - 1) / ranks * message / bandwidth
 
 
+@equation(symbol=r"t_{AR}", unit="s", source=f"{_THAKUR}, two levels: sums inside the nodes, then between them")
+def hierarchical_all_reduce(*, local: Number, across: Number) -> Any:
+    r"""All-reduce over several nodes.
+
+    Parameters
+    ----------
+    local : Number
+        All-reduce inside a node, its scatter before and its gather after [s].
+    across : Number
+        All-reduce of a shard between the nodes [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return local + across
+
+
+@equation(symbol=r"t_{sw}", unit="s", source="in-switch reduction: each chip sends and receives the message once")
+def in_switch_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Any:
+    r"""All-reduce that the switch adds up.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    latency : Number
+        Of the call [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return latency + (ranks + 1) / ranks * message / bandwidth
+
+
+@equation(symbol=r"t_{AG}", unit="s", source=f"{_THAKUR}, ring")
+def all_gather(*, message: Number, ranks: Number, hop_latency: Number, bandwidth: Number) -> Any:
+    r"""All-gather around a ring; a reduce-scatter takes as long.
+
+    Parameters
+    ----------
+    message : Number
+        Gathered payload [B].
+    ranks : Number
+        Chips [1].
+    hop_latency : Number
+        Latency of one step [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    return (ranks - 1) * hop_latency + (ranks - 1) / ranks * message / bandwidth
+
+
+@equation(symbol=r"t_{A2A}", unit="s", source=f"{_THAKUR}, direct exchange")
+def all_to_all(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Any:
+    r"""All-to-all: each chip sends every other one its part of a message.
+
+    Parameters
+    ----------
+    message : Number
+        What a chip sends in all, its own part included [B].
+    ranks : Number
+        Chips [1].
+    latency : Number
+        Of the call [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return latency + (ranks - 1) / ranks * message / bandwidth
+
+
 @equation(symbol=r"t_{AR}", unit="s", source="the engine changes its algorithm at a message size")
 def switched_all_reduce(*, message: Number, threshold: Number, small: Number, large: Number) -> Any:
     r"""All-reduce as an engine runs it.

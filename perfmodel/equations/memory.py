@@ -29,18 +29,16 @@ def weight_bytes(*, parameters: Number, bytes_per_parameter: Number) -> Any:
     return parameters * bytes_per_parameter
 
 
-@equation(symbol=r"W_{chip}", unit="B", source="pipeline stages hold whole layers, tensor parallelism splits each")
-def weight_bytes_per_chip(*, layer_bytes: Number, layers_per_stage: Number, end_bytes: Number, tp: Number) -> Any:
+@equation(symbol=r"W_{chip}", unit="B", source="pipeline stages hold whole layers; embedding and head sit on the ends")
+def weight_bytes_per_chip(*, layer_bytes: Number, end_bytes: Number, tp: Number) -> Any:
     r"""Weights on a chip of the fullest pipeline stage.
 
     Parameters
     ----------
     layer_bytes : Number
-        Weights of one layer [B].
-    layers_per_stage : Number
-        Layers that the fullest stage holds [1].
+        Its share of the layers of the stage [B].
     end_bytes : Number
-        Embedding and head weights on that stage [B].
+        Embedding and head weights of the stage [B].
     tp : Number
         Tensor-parallel degree [1].
 
@@ -49,7 +47,7 @@ def weight_bytes_per_chip(*, layer_bytes: Number, layers_per_stage: Number, end_
     Number
         Size [B].
     """
-    return (layer_bytes * layers_per_stage + end_bytes) / tp
+    return layer_bytes + end_bytes / tp
 
 
 @equation(symbol=r"M_{kv}", unit="B", source=_BUDGET)
@@ -76,17 +74,15 @@ def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: 
 
 
 @equation(symbol=r"m_{req}", unit="B", source="a request holds its prompt and its output until it ends")
-def request_kv_bytes(*, prompt: Number, output: Number, bytes_per_token: Number, layers: Number, shards: Number) -> Any:
+def request_kv_bytes(*, cache: Number, layers: Number, shards: Number) -> Any:
     r"""Cache of one request at its full length on one chip.
 
     Parameters
     ----------
-    prompt, output : Number
-        Tokens [1].
-    bytes_per_token : Number
-        Cache bytes a token and layer [B].
+    cache : Number
+        Cache and state of the request in one layer [B].
     layers : Number
-        Layers on the chip [1].
+        Layers of that kind on the chip [1].
     shards : Number
         Parts into which a layer's cache is split [1].
 
@@ -95,7 +91,7 @@ def request_kv_bytes(*, prompt: Number, output: Number, bytes_per_token: Number,
     Number
         Size [B].
     """
-    return (prompt + output) * bytes_per_token * layers / shards
+    return cache * layers / shards
 
 
 @equation(symbol=r"c_{max}", unit="1", source=_BUDGET)

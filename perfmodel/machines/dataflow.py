@@ -87,7 +87,7 @@ def step(scenario: Scenario, work: Work) -> Step:
 def decode(scenario: Scenario, running: Any, context: Any) -> Step:
     """Return the step between two tokens of a replica that decodes ``running`` sequences."""
     with scope("decode"):
-        return step(scenario, (Pass(running, 1.0, context),))
+        return step(scenario, (Pass(running, 1.0, context, decoding=True),))
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:

@@ -20,6 +20,7 @@ from perfmodel.machines.operators import (
     layer_count,
     layer_operators,
 )
+from perfmodel.numerics import maximum, minimum
 from perfmodel.specs.types import AllReduce, KernelsEfficiency, Link, Scenario, System
 from perfmodel.trace import scope
 
@@ -50,7 +51,7 @@ def stage_link(system: System) -> Link:
 
 def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
     """Return the compute-bound and the memory-bound time of one kernel [s], and the bytes it moves on all chips."""
-    system, tp = scenario.system, scenario.deployment.tp
+    system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     hbm = system.memory.hbm
     assert hbm is not None
@@ -60,15 +61,55 @@ def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, An
     else:
         rate = system.computes_as[operator.precision]
         compute_efficiency, memory_efficiency = efficiency.gemm_compute[rate], efficiency.gemm_memory[rate]
-    shards = transformer.kv_shards(tp=tp, kv_heads=operator.kv_heads)
-    per_chip = (operator.weights + operator.activations) / tp + operator.cache / shards
-    compute = roofline.compute_time(flops=operator.flops / tp, peak=system.rates[rate], efficiency=compute_efficiency)
-    memory = roofline.memory_time(bytes_moved=per_chip, bandwidth=hbm.bandwidth, efficiency=memory_efficiency)
+    shards = plan.tp if operator.shards is None else operator.shards
+    flops = operator.flops / shards
+    moved = (operator.weights + operator.activations) / shards + operator.cache / operator.cache_shards
+    if operator.exchange is not None:
+        fullest = transformer.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
+        flops, moved = flops * fullest, moved * fullest
+    compute = roofline.compute_time(flops=flops, peak=system.rates[rate], efficiency=compute_efficiency)
+    memory = roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency)
     return (
         roofline.compute_bound_time(compute=compute, memory=memory),
         roofline.memory_bound_time(compute=compute, memory=memory),
-        per_chip * tp,
+        moved * plan.tp,
     )
+
+
+def collective_time(scenario: Scenario, operator: Operator) -> Any:
+    """Return the collectives that follow one kernel [s]: a sum over the tensor ranks, an exchange between experts."""
+    system, plan = scenario.system, scenario.deployment
+    efficiency = cast(KernelsEfficiency, system.efficiency)
+    time: Any = 0.0
+    if operator.all_reduce is not None:
+        time = node_all_reduce(scenario, operator.all_reduce)
+    if operator.exchange is not None:
+        # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
+        shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
+        base = efficiency.all_reduce
+        time = time + 2 * shared * collectives.all_to_all(
+            message=operator.exchange / plan.tp,
+            ranks=plan.ep,
+            latency=collectives.call_latency(base=base.small_latency, growth=base.small_growth, ranks=plan.ep),
+            bandwidth=base.small_bandwidth,
+        )
+    return time
+
+
+def node_all_reduce(scenario: Scenario, message: Any) -> Any:
+    """All-reduce over the tensor ranks [s]: inside a node, or hierarchical over several."""
+    system, plan = scenario.system, scenario.deployment
+    efficiency = cast(KernelsEfficiency, system.efficiency)
+    inside = minimum(plan.tp, system.chips_per_node)
+    nodes = maximum(1.0, plan.tp / system.chips_per_node)
+    local = all_reduce_time(efficiency.all_reduce, message, inside)
+    across = collectives.ring_all_reduce(
+        message=message / inside,
+        ranks=nodes,
+        hop_latency=efficiency.stage_latency,
+        bandwidth=stage_link(system).bandwidth_per_direction,
+    )
+    return collectives.hierarchical_all_reduce(local=local, across=across)
 
 
 def step(scenario: Scenario, work: Work) -> Step:
@@ -86,10 +127,8 @@ def step(scenario: Scenario, work: Work) -> Step:
         for operator in layer_operators(scenario, run, work):
             with scope(operator.name):
                 compute_part, memory_part, moved = operator_times(scenario, operator)
-                if not (isinstance(operator.all_reduce, float) and operator.all_reduce == 0.0):
-                    collective = collective + operator.count * balance * all_reduce_time(
-                        efficiency.all_reduce, operator.all_reduce, plan.tp
-                    )
+                if operator.all_reduce is not None or operator.exchange is not None:
+                    collective = collective + operator.count * balance * collective_time(scenario, operator)
             compute = compute + operator.count * balance * compute_part
             memory = memory + operator.count * balance * memory_part
             flops = flops + operator.count * operator.flops
@@ -121,7 +160,7 @@ def decode(scenario: Scenario, running: Any, context: Any) -> Step:
     """Return the step between two tokens of a replica that decodes ``running`` sequences."""
     batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
     with scope("decode"):
-        return step(scenario, (Pass(batch, 1.0, context),))
+        return step(scenario, (Pass(batch, 1.0, context, decoding=True),))
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:

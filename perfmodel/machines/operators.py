@@ -1,29 +1,35 @@
-"""The operators of one forward step, and the step that a machine makes of them."""
+"""The operators of one forward pass, their sizes, and the step that a machine makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.equations import memory, transformer
-from perfmodel.numerics import Number
-from perfmodel.specs.types import PRECISION_BYTES, Attention, Layers, Model, Scenario
+from perfmodel.numerics import Number, maximum, minimum
+from perfmodel.specs.types import PRECISION_BYTES, Attention, Layers, LinearAttention, Mamba2, Mla, Model, Scenario
 from perfmodel.trace import scope
 
-#: Bytes of an activation; engines keep activations in BF16 between operators.
+#: Bytes of an activation, and of an element of a recurrent state; engines keep both in 16 bits.
 ACTIVATION_BYTES = 2.0
+#: Bytes that the indexer of sparse attention keeps of a token: an FP8 key and an FP32 scale.
+INDEX_SCALE_BYTES = 4.0
 
 CAUSES = ("compute", "memory", "collective", "overhead", "host", "wait")
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass: so many sequences, each with new tokens on top of a context."""
+    """One forward pass: so many sequences, each with new tokens on top of a context.
+
+    ``decoding`` says which form of latent attention runs: the absorbed one, which reads latents, or the expanded one.
+    """
 
     sequences: Number
     tokens: Number
     context: Number
+    decoding: bool = False
 
 
 #: Passes that a machine runs in one step, as a mixed batch does.
@@ -44,13 +50,19 @@ class Operator:
     flops : Number
         Work [FLOP].
     weights, cache, activations : Number
-        Bytes of weights, of KV cache and of activations that one instance moves [B].
+        Bytes of weights, of KV cache or state, and of activations that one instance moves [B].
     precision : str
         Storage of the weights.
-    kv_heads : Number
-        Heads by which the cache can be split.
-    all_reduce : Number
-        Message of the sum over the tensor-parallel group that follows; 0 where none does [B].
+    shards : Number or None
+        Chips among which the weights are split, where that is not the tensor-parallel degree.
+    cache_shards : Number
+        Parts into which GPUs can split the cache.
+    streamed : Number or None
+        Weights read where every token runs its own experts [B].
+    all_reduce : Number or None
+        Message of the sum over the tensor-parallel group that follows [B].
+    exchange : Number or None
+        Bytes that a chip sends to the other expert-parallel ranks, there and back [B].
     """
 
     name: str
@@ -61,8 +73,11 @@ class Operator:
     cache: Number
     activations: Number
     precision: str
-    kv_heads: Number = 1.0
-    all_reduce: Number = 0.0
+    shards: Any = None
+    cache_shards: Number = 1.0
+    streamed: Any = None
+    all_reduce: Any = None
+    exchange: Any = None
 
 
 @dataclass(frozen=True)
@@ -84,35 +99,162 @@ class Step:
         return self.compute + self.memory + self.collective + self.overhead + self.host
 
 
-# --- sizes -------------------------------------------------------------------------------------------------------
+def total(values: Iterable[Any]) -> Any:
+    """Return the sum, without the 0 that ``sum`` starts from and a trace would show."""
+    first, *rest = values
+    for value in rest:
+        first = first + value
+    return first
 
 
-def attention_parameters(model: Model, attention: Attention) -> Any:
-    """Weights of the attention block of one layer, its normalisations not included."""
+# --- parameters --------------------------------------------------------------------------------------------------
+
+
+def _attention_parts(model: Model, attention: Attention) -> tuple[Any, Any]:
+    """Return the weights before and after the attention core of one layer."""
     qkv = transformer.qkv_parameters(
         hidden=model.hidden,
-        heads=attention.heads,
+        heads=attention.heads * (2.0 if attention.gated else 1.0),
         kv_heads=attention.kv_heads,
         head_dim=attention.head_dim,
         bias=float(attention.qkv_bias),
     )
-    return qkv + transformer.output_parameters(
+    out = transformer.output_parameters(
         hidden=model.hidden, heads=attention.heads, head_dim=attention.head_dim, bias=float(attention.output_bias)
     )
+    return qkv, out
 
 
-def layer_parameters(model: Model, layers: Layers) -> Any:
-    """Weights of one layer."""
-    norms = transformer.norm_parameters(
+def _mla_parts(model: Model, mla: Mla) -> dict[str, Any]:
+    """Return the weights of a latent-attention layer by operator."""
+    rank = 0.0 if mla.direct_query else mla.q_lora_rank
+    parts = {
+        "latents": transformer.mla_down_parameters(
+            hidden=model.hidden, q_lora_rank=rank, kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim
+        ),
+        "queries": transformer.mla_query_parameters(
+            width=model.hidden if mla.direct_query else mla.q_lora_rank,
+            heads=mla.heads,
+            nope_dim=mla.qk_nope_head_dim,
+            rope_dim=mla.qk_rope_head_dim,
+        ),
+        "expand": transformer.mla_up_parameters(
+            kv_lora_rank=mla.kv_lora_rank, heads=mla.heads, nope_dim=mla.qk_nope_head_dim, v_dim=mla.v_head_dim
+        ),
+        "out": transformer.output_parameters(hidden=model.hidden, heads=mla.heads, head_dim=mla.v_head_dim, bias=0.0),
+    }
+    if mla.indexer is not None:
+        parts["indexer"] = transformer.indexer_parameters(
+            hidden=model.hidden, q_lora_rank=mla.q_lora_rank, heads=mla.indexer.heads, head_dim=mla.indexer.head_dim
+        )
+    return parts
+
+
+def _state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
+    """Return the weights of a recurrent mixer, and the elements of its state a sequence."""
+    if (linear := layers.linear) is not None:
+        keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
+        parameters = transformer.linear_attention_parameters(
+            hidden=model.hidden,
+            key_width=keys,
+            value_width=values,
+            value_heads=linear.value_heads,
+            value_dim=linear.value_head_dim,
+            kernel=linear.conv_kernel,
+        )
+        return parameters, values * linear.key_head_dim + (2 * keys + values) * (linear.conv_kernel - 1)
+    if (second := layers.mamba2) is not None:
+        inner = second.heads * second.head_dim
+        parameters = transformer.mamba2_parameters(
+            hidden=model.hidden,
+            heads=second.heads,
+            head_dim=second.head_dim,
+            groups=second.groups,
+            state=second.state,
+            kernel=second.conv_kernel,
+        )
+        mixed = inner + 2 * second.groups * second.state
+        return parameters, inner * second.state + mixed * (second.conv_kernel - 1)
+    first = layers.mamba1
+    assert first is not None
+    parameters = transformer.mamba1_parameters(
         hidden=model.hidden,
-        norms=2.0,
-        head_dim=layers.attention.head_dim,
-        head_norms=2.0 * layers.attention.qk_norm,
+        inner=first.inner,
+        state=first.state,
+        dt_rank=first.dt_rank,
+        kernel=first.conv_kernel,
     )
-    mlp = transformer.mlp_parameters(
-        hidden=model.hidden, intermediate=layers.mlp.intermediate, matrices=layers.mlp.matrices
-    )
-    return attention_parameters(model, layers.attention) + mlp + norms
+    return parameters, first.inner * (first.state + first.conv_kernel - 1)
+
+
+def is_recurrent(layers: Layers) -> bool:
+    """Whether the mixer keeps a state of constant size."""
+    return layers.linear is not None or layers.mamba2 is not None or layers.mamba1 is not None
+
+
+def state_heads(layers: Layers) -> Any:
+    """Return the heads by which a recurrent state can be split."""
+    part: LinearAttention | Mamba2 | None = layers.linear or layers.mamba2
+    if isinstance(part, LinearAttention):
+        return part.value_heads
+    if isinstance(part, Mamba2):
+        return part.heads
+    assert layers.mamba1 is not None
+    return layers.mamba1.inner
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Weights of a class in one layer: held, met by one token, and how GPUs split them (``tp``, ``ep`` or ``none``)."""
+
+    kind: str
+    held: Any
+    active: Any
+    split: str = "tp"
+
+
+def tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
+    """Give the tensors of one layer."""
+    attention = layers.attention
+    if attention is not None:
+        qkv, out = _attention_parts(model, attention)
+        extra = attention.heads * float(attention.sinks)
+        if attention.qk_norm_full:
+            extra = extra + (attention.heads + attention.kv_heads) * attention.head_dim
+        elif attention.qk_norm:
+            extra = extra + 2 * attention.head_dim
+        yield Tensor("attention", qkv + out + extra, qkv + out + extra)
+    if (mla := layers.mla) is not None:
+        parts = _mla_parts(model, mla)
+        alone = total(parts[name] for name in ("latents", "indexer") if name in parts)
+        alone = alone + mla.kv_lora_rank + (0.0 if mla.direct_query else mla.q_lora_rank)
+        by_head = total(parts[name] for name in ("queries", "expand", "out"))
+        yield Tensor("attention", by_head, by_head)
+        yield Tensor("attention", alone, alone, split="none")
+    if is_recurrent(layers):
+        mixer = _state_parts(model, layers)[0]
+        yield Tensor("attention", mixer, mixer)
+    if layers.mlp is not None:
+        block = transformer.mlp_parameters(
+            hidden=model.hidden, intermediate=layers.mlp.intermediate, matrices=layers.mlp.matrices
+        )
+        yield Tensor("mlp", block, block)
+    if (moe := layers.moe) is not None:
+        router = transformer.router_parameters(
+            hidden=model.hidden,
+            experts=moe.experts,
+            bias=float(moe.router_bias),
+            shared_gate=float(moe.shared_gate),
+        )
+        yield Tensor("router", router, router, split="none")
+        one = transformer.expert_parameters(
+            hidden=model.hidden, intermediate=moe.intermediate, matrices=moe.matrices, bias=float(moe.expert_bias)
+        )
+        yield Tensor("experts", moe.experts * one, moe.top_k * one, split="ep")
+        shared = transformer.mlp_parameters(hidden=model.hidden, intermediate=moe.shared, matrices=moe.matrices)
+        yield Tensor("mlp", shared, shared)
+    norms = transformer.norm_parameters(hidden=model.hidden, norms=layers.norms)
+    yield Tensor("norm", norms, norms, split="none")
 
 
 def vocabulary(model: Model) -> Any:
@@ -122,56 +264,102 @@ def vocabulary(model: Model) -> Any:
 
 def layer_count(model: Model) -> Any:
     """Layers of the model."""
-    count: Any = 0.0
-    for layers in model.layers:
-        count = count + layers.count
-    return count
-
-
-def decoder_parameters(model: Model) -> Any:
-    """Weights of all layers and of the last normalisation."""
-    total = model.hidden
-    for layers in model.layers:
-        total = total + layer_parameters(model, layers) * layers.count
-    return total
+    return total(layers.count for layers in model.layers)
 
 
 def total_parameters(model: Model) -> Any:
     """All weights of the model; a tied embedding counts once."""
-    return decoder_parameters(model) + vocabulary(model) * (1.0 if model.tied_embeddings else 2.0)
+    decoder = total(layers.count * one.held for layers in model.layers for one in tensors(model, layers))
+    return decoder + model.hidden + vocabulary(model) * (1.0 if model.tied_embeddings else 2.0)
 
 
 def active_parameters(model: Model) -> Any:
-    """Weights that one token meets: the head, but not the look-up in an untied embedding."""
-    return decoder_parameters(model) + vocabulary(model)
+    """Weights that one token meets: its experts and the head, but not the look-up in an untied embedding."""
+    decoder = total(layers.count * one.active for layers in model.layers for one in tensors(model, layers))
+    return decoder + model.hidden + vocabulary(model)
 
 
-def kv_bytes_per_token_layer(attention: Attention, precision: str) -> Any:
-    """Cache bytes that one token leaves in one layer."""
-    return transformer.kv_bytes_per_token(
-        kv_heads=attention.kv_heads,
-        key_dim=attention.head_dim,
-        value_dim=attention.head_dim,
-        bytes_per_element=PRECISION_BYTES[precision],
+# --- bytes -------------------------------------------------------------------------------------------------------
+
+
+def precision_of(scenario: Scenario, tensor: str) -> str:
+    """Return the storage of a class of tensors: GPU engines leave some as the checkpoint has them."""
+    if scenario.system.quantised == "all":
+        return scenario.deployment.precision
+    return "bf16" if tensor in scenario.model.unquantised or tensor == "norm" else scenario.deployment.precision
+
+
+def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
+    """Weights of one layer on one chip [B]; machines that shard by tile split everything evenly."""
+    plan = scenario.deployment
+    by_head = scenario.system.kind == "kernels"
+    shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": 1.0 if by_head else plan.tp}
+    return total(
+        memory.weight_bytes(parameters=one.held, bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, one.kind)])
+        / shards[one.split]
+        for one in tensors(scenario.model, layers)
     )
 
 
+def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
+    """Cache bytes that one token leaves in one layer while it is within reach; 0 for a recurrent mixer."""
+    element = PRECISION_BYTES[precision]
+    if (attention := layers.attention) is not None:
+        return transformer.kv_bytes_per_token(
+            kv_heads=attention.kv_heads,
+            key_dim=attention.head_dim,
+            value_dim=attention.head_dim,
+            bytes_per_element=element,
+        )
+    if (mla := layers.mla) is not None:
+        return transformer.kv_bytes_per_token(
+            kv_heads=1.0, key_dim=mla.kv_lora_rank, value_dim=mla.qk_rope_head_dim, bytes_per_element=element
+        )
+    return 0.0
+
+
+def index_bytes_per_token(mla: Mla) -> Any:
+    """Bytes that the indexer keeps of one token in one layer."""
+    assert mla.indexer is not None
+    return mla.indexer.head_dim + INDEX_SCALE_BYTES
+
+
 def kv_bytes_per_token(model: Model, precision: str) -> Any:
-    """Cache bytes that one token leaves in the whole model."""
-    total: Any = 0.0
-    for layers in model.layers:
-        total = total + kv_bytes_per_token_layer(layers.attention, precision) * layers.count
-    return total
+    """Cache bytes that one token leaves in the whole model while it is within every window."""
+    return total(layers.count * kv_bytes_per_token_layer(layers, precision) for layers in model.layers)
 
 
-def end_precision(scenario: Scenario) -> str:
-    """Storage of embedding and head: GPU engines leave them as the checkpoint has them."""
-    if scenario.system.quantised == "all":
-        return scenario.deployment.precision
-    return scenario.model.precision
+def held_tokens(layers: Layers, tokens: Any) -> Any:
+    """Return the tokens of a sequence that one layer's cache holds: a window stops growing."""
+    if layers.attention is not None and layers.attention.sliding is not None:
+        return minimum(tokens, layers.attention.sliding.window)
+    return tokens
+
+
+def request_cache(scenario: Scenario, layers: Layers, tokens: Any) -> Any:
+    """Cache and state of one request of so many tokens in one layer, whole group [B]."""
+    if is_recurrent(layers):
+        return _state_parts(scenario.model, layers)[1] * ACTIVATION_BYTES
+    cache = held_tokens(layers, tokens) * kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
+    if layers.mla is not None and layers.mla.indexer is not None:
+        cache = cache + tokens * index_bytes_per_token(layers.mla)
+    return cache
+
+
+def cache_shards(layers: Layers, tp: Any) -> Any:
+    """Return the parts into which GPUs split the cache of a layer: by KV heads; latents replicate."""
+    if layers.attention is not None:
+        return transformer.kv_shards(tp=tp, kv_heads=layers.attention.kv_heads)
+    if is_recurrent(layers):
+        return transformer.kv_shards(tp=tp, kv_heads=state_heads(layers))
+    return 1.0
 
 
 # --- operators ---------------------------------------------------------------------------------------------------
+
+
+def _tokens(work: Work) -> Any:
+    return total(part.sequences * part.tokens for part in work)
 
 
 def _gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, precision: str, **more: Any) -> Operator:
@@ -189,74 +377,291 @@ def _gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, preci
         )
 
 
-def _total(values: Iterable[Any]) -> Any:
-    first, *rest = values
-    for value in rest:
-        first = first + value
-    return first
+def _summed(scenario: Scenario, tokens: Any) -> Any:
+    """Message of the sum over the tensor-parallel group after a block [B]."""
+    return transformer.activation_traffic(
+        tokens=tokens, width=scenario.model.hidden, bytes_per_element=ACTIVATION_BYTES
+    )
 
 
-def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Operator]:
-    """Return the operators of one layer, in order; several passes share one read of the weights."""
-    model, attention, mlp = scenario.model, layers.attention, layers.mlp
-    precision, kv_precision = scenario.deployment.precision, scenario.deployment.kv_precision
-    tokens = _total(part.sequences * part.tokens for part in work)
-    qkv_width = (attention.heads + 2 * attention.kv_heads) * attention.head_dim
+def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
+    model, attention = scenario.model, layers.attention
+    assert attention is not None
+    tokens, precision = _tokens(work), precision_of(scenario, "attention")
+    qkv, out = _attention_parts(model, attention)
     query_width = attention.heads * attention.head_dim
-    qkv = transformer.qkv_parameters(
-        hidden=model.hidden,
-        heads=attention.heads,
-        kv_heads=attention.kv_heads,
-        head_dim=attention.head_dim,
-        bias=float(attention.qkv_bias),
-    )
-    out = transformer.output_parameters(
-        hidden=model.hidden, heads=attention.heads, head_dim=attention.head_dim, bias=float(attention.output_bias)
-    )
-    up = transformer.mlp_parameters(hidden=model.hidden, intermediate=mlp.intermediate, matrices=mlp.matrices - 1)
-    down = transformer.mlp_parameters(hidden=model.hidden, intermediate=mlp.intermediate, matrices=1.0)
-    summed = transformer.activation_traffic(tokens=tokens, width=model.hidden, bytes_per_element=ACTIVATION_BYTES)
+    qkv_width = query_width * (2.0 if attention.gated else 1.0) + 2 * attention.kv_heads * attention.head_dim
+    yield _gemm("qkv", tokens, qkv, model.hidden + qkv_width, layers.count, precision)
     with scope("attention"):
-        kv_bytes = kv_bytes_per_token_layer(attention, kv_precision)
-        core = Operator(
-            name="attention",
-            kind="attention",
-            count=layers.count,
-            flops=_total(
+        kv_bytes = kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
+        flops, traffic = [], []
+        for part in work:
+            flops.append(
                 transformer.attention_flops(
                     sequences=part.sequences,
                     tokens=part.tokens,
-                    attended=transformer.mean_attended_tokens(context=part.context, tokens=part.tokens),
+                    attended=_attended(attention, part),
                     heads=attention.heads,
                     key_dim=attention.head_dim,
                     value_dim=attention.head_dim,
                 )
-                for part in work
-            ),
-            weights=0.0,
-            cache=_total(
-                transformer.kv_traffic(
-                    sequences=part.sequences, context=part.context, tokens=part.tokens, bytes_per_token=kv_bytes
+            )
+            reach = part.context
+            if attention.sliding is not None:
+                reach = minimum(
+                    part.context, _attended(attention, part) if attention.sliding.chunked else attention.sliding.window
                 )
-                for part in work
-            ),
+            traffic.append(
+                transformer.kv_traffic(
+                    sequences=part.sequences, context=reach, tokens=part.tokens, bytes_per_token=kv_bytes
+                )
+            )
+        yield Operator(
+            name="attention",
+            kind="attention",
+            count=layers.count,
+            flops=total(flops),
+            weights=0.0,
+            cache=total(traffic),
             activations=transformer.activation_traffic(
                 tokens=tokens, width=2 * query_width, bytes_per_element=ACTIVATION_BYTES
             ),
-            precision=kv_precision,
-            kv_heads=attention.kv_heads,
+            precision=scenario.deployment.kv_precision,
+            cache_shards=cache_shards(layers, scenario.deployment.tp),
         )
-    return [
-        _gemm("qkv", tokens, qkv, model.hidden + qkv_width, layers.count, precision),
-        core,
-        _gemm("out", tokens, out, query_width + model.hidden, layers.count, precision, all_reduce=summed),
-        _gemm("up", tokens, up, model.hidden + mlp.intermediate, layers.count, precision),
-        _gemm("down", tokens, down, mlp.intermediate + model.hidden, layers.count, precision, all_reduce=summed),
-    ]
+    summed = _summed(scenario, tokens)
+    yield _gemm("out", tokens, out, query_width + model.hidden, layers.count, precision, all_reduce=summed)
+
+
+def _attended(attention: Attention, part: Pass) -> Any:
+    """Return the keys that a query attends to on average."""
+    if attention.sliding is None:
+        return transformer.mean_attended_tokens(context=part.context, tokens=part.tokens)
+    if attention.sliding.chunked:
+        return transformer.mean_attended_in_chunk(
+            context=part.context, tokens=part.tokens, chunk=attention.sliding.window
+        )
+    return transformer.mean_attended_in_window(
+        context=part.context, tokens=part.tokens, window=attention.sliding.window
+    )
+
+
+def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
+    """Latent attention: decoding meets the latents themselves, prefill expands keys and values."""
+    model, mla = scenario.model, layers.mla
+    assert mla is not None
+    tokens, precision = _tokens(work), precision_of(scenario, "attention")
+    parts = _mla_parts(model, mla)
+    latent = mla.kv_lora_rank + mla.qk_rope_head_dim
+    query_width = mla.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    rank = 0.0 if mla.direct_query else mla.q_lora_rank
+    # Every chip of the group projects to the latents by itself.
+    yield _gemm("latents", tokens, parts["latents"], model.hidden + rank + latent, layers.count, precision, shards=1.0)
+    query_input = model.hidden if mla.direct_query else mla.q_lora_rank
+    yield _gemm("queries", tokens, parts["queries"], query_input + query_width, layers.count, precision)
+    expanded = mla.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+    yield _gemm("expand", tokens, parts["expand"], mla.kv_lora_rank + expanded, layers.count, precision)
+    if mla.indexer is not None:
+        yield from _indexer_operators(scenario, layers, work, parts["indexer"])
+    with scope("attention"):
+        kv_bytes = kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
+        flops, traffic = [], []
+        for part in work:
+            attended = transformer.mean_attended_tokens(context=part.context, tokens=part.tokens)
+            reach = part.context
+            if mla.indexer is not None:
+                attended = minimum(attended, mla.indexer.top_k)
+                reach = minimum(reach, mla.indexer.top_k)
+            flops.append(
+                transformer.attention_flops(
+                    sequences=part.sequences,
+                    tokens=part.tokens,
+                    attended=attended,
+                    heads=mla.heads,
+                    key_dim=latent if part.decoding else mla.qk_nope_head_dim + mla.qk_rope_head_dim,
+                    value_dim=mla.kv_lora_rank if part.decoding else mla.v_head_dim,
+                )
+            )
+            traffic.append(
+                transformer.kv_traffic(
+                    sequences=part.sequences, context=reach, tokens=part.tokens, bytes_per_token=kv_bytes
+                )
+            )
+        yield Operator(
+            name="attention",
+            kind="attention",
+            count=layers.count,
+            flops=total(flops),
+            weights=0.0,
+            cache=total(traffic),
+            activations=transformer.activation_traffic(
+                tokens=tokens, width=query_width + mla.heads * mla.v_head_dim, bytes_per_element=ACTIVATION_BYTES
+            ),
+            precision=scenario.deployment.kv_precision,
+            cache_shards=cache_shards(layers, scenario.deployment.tp),
+        )
+    yield _gemm(
+        "out",
+        tokens,
+        parts["out"],
+        mla.heads * mla.v_head_dim + model.hidden,
+        layers.count,
+        precision,
+        all_reduce=_summed(scenario, tokens),
+    )
+
+
+def _indexer_operators(scenario: Scenario, layers: Layers, work: Work, parameters: Any) -> Iterator[Operator]:
+    """The indexer scores the whole context; every chip of the group does it by itself."""
+    assert layers.mla is not None
+    assert layers.mla.indexer is not None
+    indexer = layers.mla.indexer
+    tokens, width = _tokens(work), indexer.heads * indexer.head_dim
+    yield _gemm(
+        "indexer",
+        tokens,
+        parameters,
+        layers.mla.q_lora_rank + width,
+        layers.count,
+        precision_of(scenario, "attention"),
+        shards=1.0,
+    )
+    with scope("index_scores"):
+        yield Operator(
+            name="index_scores",
+            kind="attention",
+            count=layers.count,
+            flops=total(
+                transformer.attention_flops(
+                    sequences=part.sequences,
+                    tokens=part.tokens,
+                    attended=transformer.mean_attended_tokens(context=part.context, tokens=part.tokens),
+                    heads=indexer.heads,
+                    key_dim=indexer.head_dim,
+                    value_dim=0.0,
+                )
+                for part in work
+            ),
+            weights=0.0,
+            cache=total(
+                transformer.kv_traffic(
+                    sequences=part.sequences,
+                    context=part.context,
+                    tokens=part.tokens,
+                    bytes_per_token=index_bytes_per_token(layers.mla),
+                )
+                for part in work
+            ),
+            activations=0.0,
+            precision="fp8",
+            shards=1.0,
+        )
+
+
+def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
+    model = scenario.model
+    tokens, precision = _tokens(work), precision_of(scenario, "attention")
+    parameters, elements = _state_parts(model, layers)
+    yield _gemm(
+        "mixer", tokens, parameters, 2 * model.hidden, layers.count, precision, all_reduce=_summed(scenario, tokens)
+    )
+    with scope("state"):
+        yield Operator(
+            name="state",
+            kind="attention",
+            count=layers.count,
+            flops=transformer.state_flops(tokens=tokens, elements=elements),
+            weights=0.0,
+            cache=total(
+                transformer.state_traffic(
+                    sequences=part.sequences, elements=elements, bytes_per_element=ACTIVATION_BYTES
+                )
+                for part in work
+            ),
+            activations=0.0,
+            precision=precision,
+            cache_shards=cache_shards(layers, scenario.deployment.tp),
+        )
+
+
+def _mlp_operators(scenario: Scenario, layers: Layers, work: Work, width: Any, matrices: Any) -> Iterator[Operator]:
+    model = scenario.model
+    tokens, precision = _tokens(work), precision_of(scenario, "mlp")
+    up = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=matrices - 1)
+    down = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=1.0)
+    yield _gemm("up", tokens, up, model.hidden + width, layers.count, precision)
+    # Beside experts, one sum serves both.
+    summed = None if layers.moe is not None else _summed(scenario, tokens)
+    yield _gemm("down", tokens, down, width + model.hidden, layers.count, precision, all_reduce=summed)
+
+
+def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
+    model, moe, plan = scenario.model, layers.moe, scenario.deployment
+    assert moe is not None
+    tokens = _tokens(work)
+    router = transformer.router_parameters(
+        hidden=model.hidden, experts=moe.experts, bias=float(moe.router_bias), shared_gate=float(moe.shared_gate)
+    )
+    yield _gemm(
+        "router",
+        tokens,
+        router,
+        model.hidden + moe.experts,
+        layers.count,
+        precision_of(scenario, "router"),
+        shards=1.0,
+    )
+    yield from _mlp_operators(scenario, layers, work, moe.shared, moe.matrices)
+    # With more expert ranks than tensor ranks the replicas share their experts, and so their tokens.
+    replicas = maximum(1.0, plan.ep / plan.tp)
+    precision = precision_of(scenario, "experts")
+    with scope("experts"):
+        one = transformer.expert_parameters(
+            hidden=model.hidden, intermediate=moe.intermediate, matrices=moe.matrices, bias=float(moe.expert_bias)
+        )
+        expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=PRECISION_BYTES[precision])
+        met = transformer.distinct_experts(experts=moe.experts, top_k=moe.top_k, tokens=tokens * replicas)
+        routed = tokens * moe.top_k
+        yield Operator(
+            name="experts",
+            kind="gemm",
+            count=layers.count,
+            flops=transformer.gemm_flops(tokens=routed * replicas, parameters=one),
+            weights=met * expert_bytes,
+            cache=0.0,
+            activations=transformer.activation_traffic(
+                tokens=routed * replicas,
+                width=2 * model.hidden + moe.matrices * moe.intermediate,
+                bytes_per_element=ACTIVATION_BYTES,
+            ),
+            precision=precision,
+            shards=maximum(plan.tp, plan.ep),
+            streamed=routed * expert_bytes,
+            all_reduce=_summed(scenario, tokens),
+            exchange=transformer.activation_traffic(
+                tokens=routed, width=model.hidden, bytes_per_element=ACTIVATION_BYTES
+            ),
+        )
+
+
+def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Operator]:
+    """Return the operators of one layer, in order; several passes share one read of the weights."""
+    found: list[Operator] = []
+    if layers.attention is not None:
+        found += _attention_operators(scenario, layers, work)
+    if layers.mla is not None:
+        found += _mla_operators(scenario, layers, work)
+    if is_recurrent(layers):
+        found += _recurrent_operators(scenario, layers, work)
+    if layers.mlp is not None:
+        found += _mlp_operators(scenario, layers, work, layers.mlp.intermediate, layers.mlp.matrices)
+    if layers.moe is not None:
+        found += _moe_operators(scenario, layers, work)
+    return found
 
 
 def head_operator(scenario: Scenario, work: Work) -> Operator:
     """Return the language-model head: one row a sequence, in prefill too."""
     model = scenario.model
-    rows = _total(part.sequences for part in work)
-    return _gemm("head", rows, vocabulary(model), model.hidden + model.vocab, 1.0, end_precision(scenario))
+    rows = total(part.sequences for part in work)
+    return _gemm("head", rows, vocabulary(model), model.hidden + model.vocab, 1.0, precision_of(scenario, "head"))

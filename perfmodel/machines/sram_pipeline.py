@@ -15,10 +15,10 @@ from perfmodel.machines.operators import (
     Pass,
     Step,
     Work,
-    end_precision,
     head_operator,
     layer_count,
     layer_operators,
+    precision_of,
     vocabulary,
 )
 from perfmodel.numerics import ceil_div, maximum, minimum
@@ -30,7 +30,8 @@ def end_bytes(scenario: Scenario) -> Any:
     """Weights of embedding and head, which take stages of their own [B]."""
     tables = 1.0 if scenario.model.tied_embeddings else 2.0
     return memory.weight_bytes(
-        parameters=tables * vocabulary(scenario.model), bytes_per_parameter=PRECISION_BYTES[end_precision(scenario)]
+        parameters=tables * vocabulary(scenario.model),
+        bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, "head")],
     )
 
 
@@ -40,6 +41,12 @@ def end_stages(scenario: Scenario) -> Any:
     assert sram is not None
     capacity = memory.partition_capacity(chips=scenario.deployment.tp, capacity=sram.capacity)
     return pipeline.head_stages(end_bytes=end_bytes(scenario), stage_capacity=capacity)
+
+
+def _streamed(operator: Operator) -> Any:
+    """Return the bytes that flow from SRAM: every token runs its own experts."""
+    weights = operator.weights if operator.streamed is None else operator.streamed
+    return weights + operator.cache
 
 
 def _operator(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
@@ -55,12 +62,12 @@ def _operator(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
         efficiency=efficiency.compute,
     )
     stream = roofline.memory_time(
-        bytes_moved=(operator.weights + operator.cache) / tp, bandwidth=sram.bandwidth, efficiency=efficiency.memory
+        bytes_moved=_streamed(operator) / tp, bandwidth=sram.bandwidth, efficiency=efficiency.memory
     )
     compute_part = roofline.compute_bound_time(compute=compute, memory=stream)
     memory_part = roofline.memory_bound_time(compute=compute, memory=stream)
     exposed: Any = 0.0
-    if not (isinstance(operator.all_reduce, float) and operator.all_reduce == 0.0):
+    if operator.all_reduce is not None:
         exposed = collectives.exposed_collective(
             collective=collectives.saturating_all_reduce(
                 message=operator.all_reduce,
@@ -79,7 +86,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
     if efficiency.beat == "fixed":
         # The static program lasts as long as its token budget, however few tokens it carries.
-        work = (Pass(efficiency.token_budget, 1.0, work[0].context),)
+        work = (Pass(efficiency.token_budget, 1.0, work[0].context, decoding=True),)
     ends = end_stages(scenario)
     layers = layer_count(model)
     share = pipeline.layers_per_stage(layers=layers, stages=plan.pp - ends) / layers
@@ -96,7 +103,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
             stream = stream + operator.count * share * memory_part
             collective = collective + operator.count * share * exposed
             flops = flops + operator.count * operator.flops
-            moved = moved + operator.count * (operator.weights + operator.cache)
+            moved = moved + operator.count * _streamed(operator)
     overhead = layers * share * efficiency.layer_overhead
     head = head_operator(scenario, work)
     with scope("head"):
@@ -151,7 +158,7 @@ def decode(scenario: Scenario, running: Any, context: Any) -> Step:
     batch = pipeline.microbatch_size(running=running, stages=stages)
     in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
     with scope("decode"):
-        one = beat(scenario, (Pass(batch, 1.0, context),))
+        one = beat(scenario, (Pass(batch, 1.0, context, decoding=True),))
         beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
         return _beats(one, beats, _hops(scenario, batch))
 
@@ -169,9 +176,9 @@ def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tupl
         chunks = ceil_div(prompt, chunk)
         part = Pass(1.0, chunk, (prompt - chunk) / 2)
         with scope("chunk"):
-            mixed = beat(scenario, (part, Pass(others, 1.0, context)))
+            mixed = beat(scenario, (part, Pass(others, 1.0, context, decoding=True)))
         with scope("decode_only"):
-            alone = beat(scenario, (Pass(others, 1.0, context),))
+            alone = beat(scenario, (Pass(others, 1.0, context, decoding=True),))
         latency = _beats(mixed, chunks + plan.pp - 1, _hops(scenario, chunk))
     return (
         Step(

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import memory, pipeline, transformer
+from perfmodel.equations import memory, pipeline
 from perfmodel.machines import sram_pipeline
 from perfmodel.machines.operators import (
-    end_precision,
-    kv_bytes_per_token_layer,
+    cache_shards,
+    layer_bytes_per_chip,
     layer_count,
-    layer_parameters,
+    precision_of,
+    request_cache,
+    total,
     vocabulary,
 )
 from perfmodel.specs.types import PRECISION_BYTES, Scenario, Tier
@@ -63,28 +65,24 @@ def fit(scenario: Scenario) -> Fit:
             # The first stage holds the embedding and the last the head; with one stage it holds both.
             ends = memory.weight_bytes(
                 parameters=vocabulary(model) * (1 + (tables - 1) / plan.pp),
-                bytes_per_parameter=PRECISION_BYTES[end_precision(scenario)],
+                bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, "embedding")],
             )
-        layer_bytes: Any = 0.0
-        per_request: Any = 0.0
-        for run in model.layers:
-            share = run.count / layers
-            layer_bytes = layer_bytes + share * memory.weight_bytes(
-                parameters=layer_parameters(model, run),
-                bytes_per_parameter=PRECISION_BYTES[plan.precision],
-            )
-            kv_heads = run.attention.kv_heads
-            per_request = per_request + memory.request_kv_bytes(
-                prompt=scenario.traffic.prompt,
-                output=scenario.traffic.output,
-                bytes_per_token=kv_bytes_per_token_layer(run.attention, plan.kv_precision),
-                layers=held * share,
-                shards=transformer.kv_shards(tp=plan.tp, kv_heads=kv_heads)
-                if scenario.system.kind == "kernels"
-                else plan.tp,
-            )
+        tokens = scenario.traffic.prompt + scenario.traffic.output
+        by_head = scenario.system.kind == "kernels"
         weights = memory.weight_bytes_per_chip(
-            layer_bytes=layer_bytes, layers_per_stage=held, end_bytes=ends, tp=plan.tp
+            layer_bytes=total(
+                held * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers
+            ),
+            end_bytes=ends,
+            tp=plan.tp,
+        )
+        per_request = total(
+            memory.request_kv_bytes(
+                cache=request_cache(scenario, run, tokens),
+                layers=held * (run.count / layers),
+                shards=cache_shards(run, plan.tp) if by_head else plan.tp,
+            )
+            for run in model.layers
         )
         capacity = usable(model_memory(scenario))
         room = memory.kv_room(

@@ -152,6 +152,8 @@ def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str,
     if found:
         more = f" (and {len(found) - 1} more: perfmodel specs check {path})" if len(found) > 1 else ""
         raise UserError(found[0] + more)
+    if prefix:
+        origin = {f"{prefix}.{where}": file for where, file in origin.items()}
     made, provenance = files.build(kind, raw, origin, defaults, prefix)
     if not path.is_relative_to(bundled()):
         wrong = problems(path, kind)
@@ -186,6 +188,16 @@ def load_traffic(name: str) -> Traffic:
     return replace(cast(Traffic, traffic), provenance=provenance)
 
 
+def load_bare_system(name: str) -> System:
+    """Load a system without the efficiencies of any engine."""
+    path = find("system", name)
+    system, provenance = _load(path, System)
+    if system.kind not in EFFICIENCY_OF_KIND:
+        kinds = ", ".join(EFFICIENCY_OF_KIND)
+        raise UserError(f"{path}: kind: unknown '{system.kind}', expected one of {kinds}")
+    return replace(cast(System, system), provenance=provenance)
+
+
 def load_system(name: str, engine: str | None = None) -> tuple[System, str, list[str]]:
     """Load a system with the efficiencies of an engine.
 
@@ -197,14 +209,10 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     warnings : list of str
         What the user must know of the efficiencies.
     """
-    path = find("system", name)
-    system, provenance = _load(path, System)
-    if system.kind not in EFFICIENCY_OF_KIND:
-        kinds = ", ".join(EFFICIENCY_OF_KIND)
-        raise UserError(f"{path}: kind: unknown '{system.kind}', expected one of {kinds}")
+    system = load_bare_system(name)
     chosen = engine or system.default_engine
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen)
-    return replace(system, efficiency=efficiency, provenance={**provenance, **origin}), chosen, warnings
+    return replace(system, efficiency=efficiency, provenance={**system.provenance, **origin}), chosen, warnings
 
 
 def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:

@@ -282,7 +282,7 @@ def _number(
     bounds = [NAN if written.get(key) is None else parse(written[key], unit) for key in ("low", "high")]
     kind = "unpublished" if math.isnan(value) else written.get("kind") or defaults[1]
     file = next((origin[part] for part in _parents(path) if part in origin), "")
-    source = written.get("source") or defaults[0]
+    source = written.get("source", "") if kind == "unpublished" else written.get("source") or defaults[0]
     provenance[path] = Provenance(source, kind, file, written.get("note", ""), *bounds)
     return value
 

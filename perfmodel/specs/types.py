@@ -59,16 +59,82 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class Attention:
-    """Grouped-query attention of one layer."""
+class Sliding:
+    """Attention that looks back a window only; ``chunked`` starts afresh every window instead of sliding."""
 
-    kind: str
+    window: Count
+    chunked: bool = False
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Grouped-query attention of one layer; ``gated`` doubles the query projection, ``sinks`` add one weight a head."""
+
     heads: Count
     kv_heads: Count
     head_dim: Count
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
+    qk_norm_full: bool = False
+    gated: bool = False
+    sinks: bool = False
+    sliding: Sliding | None = None
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """Sparse attention: small heads score the whole context, the layer attends to the best ``top_k`` tokens."""
+
+    heads: Count
+    head_dim: Count
+    top_k: Count
+
+
+@dataclass(frozen=True)
+class Mla:
+    """Multi-head latent attention of one layer."""
+
+    heads: Count
+    q_lora_rank: Count
+    kv_lora_rank: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    v_head_dim: Count
+    direct_query: bool = False
+    indexer: Indexer | None = None
+
+
+@dataclass(frozen=True)
+class LinearAttention:
+    """Gated delta rule of one layer: a state of constant size instead of a cache."""
+
+    key_heads: Count
+    value_heads: Count
+    key_head_dim: Count
+    value_head_dim: Count
+    conv_kernel: Count
+
+
+@dataclass(frozen=True)
+class Mamba2:
+    """State-space mixer of one layer, second generation."""
+
+    heads: Count
+    head_dim: Count
+    groups: Count
+    state: Count
+    conv_kernel: Count
+
+
+@dataclass(frozen=True)
+class Mamba1:
+    """State-space mixer of one layer, first generation, with the normalisations of Jamba."""
+
+    inner: Count
+    state: Count
+    dt_rank: Count
+    conv_kernel: Count
 
 
 @dataclass(frozen=True)
@@ -80,17 +146,41 @@ class Mlp:
 
 
 @dataclass(frozen=True)
+class Moe:
+    """Mixture of experts of one layer; ``shared`` is the width of the experts that every token meets."""
+
+    experts: Count
+    top_k: Count
+    intermediate: Count
+    shared: Count = 0.0
+    matrices: Count = 3.0
+    router_bias: bool = False
+    expert_bias: bool = False
+    shared_gate: bool = False
+
+
+@dataclass(frozen=True)
 class Layers:
-    """A run of equal layers."""
+    """A run of equal layers: at most one mixer and at most one feed-forward block each."""
 
     count: Count
-    attention: Attention
-    mlp: Mlp
+    norms: Count = 2.0
+    attention: Attention | None = None
+    mla: Mla | None = None
+    linear: LinearAttention | None = None
+    mamba2: Mamba2 | None = None
+    mamba1: Mamba1 | None = None
+    mlp: Mlp | None = None
+    moe: Moe | None = None
+
+
+#: Classes of tensors that a checkpoint can leave unquantised.
+TENSOR_CLASSES = ("attention", "mlp", "experts", "router", "embedding", "head")
 
 
 @dataclass(frozen=True)
 class Model:
-    """An architecture."""
+    """An architecture; the classes in ``unquantised`` stay in BF16 whatever the precision."""
 
     name: str
     hf_id: str
@@ -100,6 +190,7 @@ class Model:
     tied_embeddings: bool
     max_context: Count
     layers: tuple[Layers, ...]
+    unquantised: tuple[str, ...] = ("router", "embedding", "head")
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
@@ -208,6 +299,7 @@ class KernelsEfficiency:
     layer_time: Seconds
     step_time: Seconds
     stage_latency: Seconds
+    expert_imbalance: Share
     memory_utilisation: Share
     reserved_memory: Bytes
     all_reduce: AllReduce

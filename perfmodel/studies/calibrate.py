@@ -10,7 +10,7 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from scipy.optimize import brentq, least_squares
 
 from perfmodel.errors import UserError
 from perfmodel.machines.kernels import all_reduce_time
+from perfmodel.machines.operators import kv_bytes_per_token_layer, tensors
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog, files
@@ -186,7 +187,7 @@ def fit_all_reduce(rows: list[dict[str, str]]) -> tuple[Array, Array]:
 
 def _kernel_block(chip: str) -> dict[str, Any]:
     """Return the GEMM and attention efficiencies of a chip, measured with TensorRT-LLM."""
-    system = catalog.load_system(SYSTEM_OF_CHIP[chip])[0]
+    system = catalog.load_bare_system(SYSTEM_OF_CHIP[chip])
     assert system.memory.hbm is not None
     bandwidth = float(system.memory.hbm.bandwidth)
     hardware = next(name for name, known in CHIP_OF_HARDWARE.items() if known == chip)
@@ -248,7 +249,7 @@ def layer_time_rows(chip: str, engine: str) -> list[dict[str, str]]:
 
 def _is_dense(model: str) -> bool:
     try:
-        return catalog.load_model(model).layers[0].mlp is not None
+        return all(run.moe is None for run in catalog.load_model(model).layers)
     except UserError:
         return False
 
@@ -265,8 +266,7 @@ def serving_scenario(row: Mapping[str, str], efficiency: KernelsEfficiency) -> S
         output=float(row["osl"]),
         concurrency=float(row["concurrency_or_batch"]),
     )
-    scenario = resolve(row["model"], row["hardware"], options)
-    return replace(scenario, system=replace(scenario.system, efficiency=efficiency))
+    return resolve(row["model"], row["hardware"], options, efficiency=efficiency)
 
 
 def fit_layer_time(rows: list[dict[str, str]], efficiency: KernelsEfficiency) -> tuple[float, Array]:
@@ -308,7 +308,7 @@ def lpu_block() -> dict[str, Any]:
     # T0 BW / S at the knees: (1 / share)^p - 1 = (T0 BW / S)^p.
     exponent = brentq(lambda p: (most / half) ** p - (2.0**p - 1) / ((1 / 0.9) ** p - 1), 1.0, 10.0, xtol=1e-14)
     wire = half * (2.0**exponent - 1) ** (1 / exponent)
-    bandwidth = float(catalog.load_system("lpu-v1")[0].link.bandwidth_per_direction)
+    bandwidth = float(catalog.load_bare_system("lpu-v1").link.bandwidth_per_direction)
     knees = "solved from the knees 50 % at 32 KiB and 90 % at 80 KiB"
     return {
         "all_reduce_exponent": Fitted(f"{exponent:.6f}", knees, "derived", "ship-paper").quantity(),
@@ -330,19 +330,15 @@ def sn40_block() -> dict[str, Any]:
     Figure 11 gives the looped decoder and the first one; what Figure 1a's 16 sockets take beyond them is host time.
     SN40-8 of Figure 1a stays unused: it is predicted.
     """
-    system = catalog.load_system("sn40l-16")[0]
+    system = catalog.load_bare_system("sn40l-16")
     model = catalog.load_model("llama-3.1-8b")
     figures = json.loads((catalog.bundled() / "data" / "paper_dataflow.json").read_text(encoding="utf-8"))
     rate = _find(figures, "SN40-16", 1140)
     looped, first, base = 21.5e-6, 42e-6, 73e-6
     assert system.memory.hbm is not None
     run = model.layers[0]
-    weights = (
-        (float(model.hidden) * (run.attention.heads + 2 * run.attention.kv_heads) * run.attention.head_dim)
-        + float(model.hidden) * run.attention.heads * run.attention.head_dim
-        + 3 * float(model.hidden) * float(run.mlp.intermediate)
-    ) * 2
-    cache = 4096 * 2 * run.attention.kv_heads * run.attention.head_dim * 2
+    weights = 2 * sum(float(one.held) for one in tensors(model, run) if one.kind != "norm")
+    cache = 4096 * float(kv_bytes_per_token_layer(run, "bf16"))
     floor = (weights + cache) / (16 * float(system.memory.hbm.bandwidth))
     memory = floor / looped
     head = float(model.vocab) * float(model.hidden) * 2 / (16 * float(system.memory.hbm.bandwidth) * memory)

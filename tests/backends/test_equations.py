@@ -27,7 +27,9 @@ SAMPLES = np.array(
     ]
 )
 
-EACH = pytest.mark.parametrize("equation", REGISTRY.values(), ids=lambda equation: f"{equation.subject}.{equation.name}")
+EACH = pytest.mark.parametrize(
+    "equation", REGISTRY.values(), ids=lambda equation: f"{equation.subject}.{equation.name}"
+)
 POINTS = range(SAMPLES.shape[1])
 
 
@@ -69,7 +71,9 @@ def test_each_argument_is_an_axis_of_its_own(equation: Equation) -> None:
 def test_node(equation: Equation) -> None:
     ledger = Ledger()
     nodes = [
-        public(equation)(**{name: ledger.input(f"{name}{at}", value) for name, value in arguments(equation, at).items()})
+        public(equation)(
+            **{name: ledger.input(f"{name}{at}", value) for name, value in arguments(equation, at).items()}
+        )
         for at in POINTS
     ]
     assert [node.value for node in nodes] == expected(equation)
