@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfmodel.api import Comparison, compare, model, predict, system, traffic
+    from perfmodel.api import Comparison, compare, model, predict, sweep, system, traffic
     from perfmodel.errors import UserError
     from perfmodel.prediction import Prediction
 
@@ -18,6 +18,7 @@ __all__ = [
     "compare",
     "model",
     "predict",
+    "sweep",
     "system",
     "traffic",
 ]

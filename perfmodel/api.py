@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.prediction import Prediction, run
 from perfmodel.question import Options, resolve, split_changes
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, System, Traffic
+
+if TYPE_CHECKING:
+    from perfmodel.studies.sweep import Sweep
 
 Changes = Mapping[str, Any] | Sequence[str]
 
@@ -113,6 +116,32 @@ def compare_options(model: str | Model, on: Sequence[str], options: Options, cha
     """Answer the same question on several systems; the command line's way in."""
     each = split_changes(on, changes)
     return Comparison(tuple(run(resolve(model, system, options, mine)) for system, mine in zip(on, each, strict=True)))
+
+
+def sweep(model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), **options: Any) -> Sweep:
+    """Vary inputs of a question over the product of axes.
+
+    Parameters
+    ----------
+    model, on, set, **options
+        As in :func:`predict`.
+    axes : mapping of str to str or sequence
+        Values by path: ``"A:B:N"``, ``"A:B:N:log"``, ``"a,b,c"``, or a sequence in the inside unit.
+
+    Returns
+    -------
+    Sweep
+        With ``to_frame()``, ``best(metric)`` and ``plot(x, y, color)``.
+
+    Examples
+    --------
+    >>> result = sweep("llama-3.1-8b", on="dgx-h100", axes={"traffic.concurrency": [1, 8, 64]}, tp=1)
+    >>> len(result)
+    3
+    """
+    from perfmodel.studies import sweep as study
+
+    return study.sweep(model, on, axes, Options(**options), _changes(set))
 
 
 def system(name: str, engine: str | None = None) -> System:

@@ -152,8 +152,9 @@ def _array_interpolate(x: Any, knots: Knots) -> Any:
 
 
 def _array_switch_at(x: Any, threshold: Any, below: Any, above: Any) -> Any:
-    known = np.isnan(x) | np.isnan(threshold)
-    return np.where(known, NAN, np.where(np.less(x, threshold), below, above))
+    chosen = np.where(np.less(x, threshold), below, above)
+    unknown = np.isnan(x) | np.isnan(threshold)
+    return np.where(unknown, NAN, chosen) if np.any(unknown) else chosen
 
 
 def _array_geometric_sum(a: Any, n: Any) -> Any:

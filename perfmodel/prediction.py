@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import collectives, memory
+from perfmodel.equations import collectives, memory, serving
 from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
-from perfmodel.serving.steady import Steady, steady_state
+from perfmodel.serving.steady import Steady, bandwidth_utilisation, flops_utilisation, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
 from perfmodel.specs.types import Model, Scenario, SramEfficiency
 from perfmodel.specs.units import show
-from perfmodel.trace import Ledger
+from perfmodel.trace import Ledger, scope
 
 #: Keys of the JSON that a later issue fills.
 LATER = ("power_w", "joules_per_output_token")
@@ -162,30 +162,38 @@ def _json(value: Any) -> Any:
     return value
 
 
-def _metrics(scenario: Scenario, steady: Steady) -> dict[str, Any]:
+def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dict[str, Any]:
     traffic = scenario.traffic
-    rate = steady.requests_per_s
-    return {
-        "ttft_s": steady.ttft_s,
-        "tpot_s": steady.tpot_s,
-        "request_latency_s": steady.request_latency_s,
-        "output_tokens_per_s": rate * traffic.output,
-        "input_tokens_per_s": rate * traffic.prompt,
-        "output_tokens_per_s_per_user": 1 / steady.tpot_s,
-        "input_tokens_per_s_per_user": traffic.prompt / steady.ttft_s,
-        "tokens_per_s_per_chip": rate * (traffic.prompt + traffic.output) / steady.chips,
-        "mfu": steady.mfu,
-        "mbu": steady.mbu,
+    forms: dict[str, Callable[[], Any]] = {
+        "ttft_s": lambda: steady.ttft,
+        "tpot_s": lambda: steady.tpot,
+        "request_latency_s": lambda: steady.latency,
+        "output_tokens_per_s": lambda: steady.rate * traffic.output,
+        "input_tokens_per_s": lambda: steady.rate * traffic.prompt,
+        "output_tokens_per_s_per_user": lambda: 1 / steady.tpot,
+        "input_tokens_per_s_per_user": lambda: traffic.prompt / steady.ttft,
+        "tokens_per_s_per_chip": lambda: steady.rate * (traffic.prompt + traffic.output) / steady.chips,
+        "mfu": lambda: flops_utilisation(scenario, steady),
+        "mbu": lambda: bandwidth_utilisation(scenario, steady),
     }
+    with scope("results"):
+        return {key: serving.where_it_fits(cap=steady.fit.cap, value=forms[key]()) for key in METRICS if key in wanted}
 
 
-def evaluate(scenario: Scenario) -> Prediction:
-    """Return the numbers of a scenario without words: floats, arrays or traced nodes."""
+def evaluate(scenario: Scenario, wanted: Collection[str] = METRICS) -> Prediction:
+    """Return the numbers of a scenario without words: floats, arrays or traced nodes.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    wanted : collection of str
+        Metrics to work out; on large arrays the others are not worth their time.
+    """
     steady = steady_state(scenario)
     held = steady.fit
     return Prediction(
         scenario=scenario,
-        metrics=_metrics(scenario, steady),
+        metrics=_metrics(scenario, steady, wanted),
         breakdown=steady.breakdown,
         memory={
             "capacity": held.capacity,

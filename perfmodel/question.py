@@ -81,7 +81,7 @@ def check_options(options: Options) -> None:
         value = getattr(options, entry.name)
         if value is None or entry.name not in WHOLE:
             continue
-        if not value >= 1 or value != int(value):
+        if not value >= 1 or (value != int(value) and entry.name != "concurrency"):
             raise UserError(f"--{entry.name} {value:g}: must be a whole number of at least 1")
     for name, known in (("engine", ENGINES), ("precision", PRECISIONS), ("kv_precision", PRECISIONS)):
         value = getattr(options, name)

@@ -77,10 +77,8 @@ def recalculate_all(workbooks: Iterable[Path], into: Path) -> list[Path]:
     files = list(workbooks)
     into.mkdir(parents=True, exist_ok=True)
     profile = Path(_office_profile().name).as_uri()
-    _run(
-        [libreoffice(), "--headless", "--norestore", f"-env:UserInstallation={profile}"]
-        + ["--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(into), *map(str, files)]
-    )
+    start = [libreoffice(), "--headless", "--norestore", f"-env:UserInstallation={profile}"]
+    _run([*start, "--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(into), *map(str, files)])
     done = [into / file.name for file in files]
     assert all(file.exists() for file in done), f"LibreOffice wrote only {sorted(into.iterdir())}"
     return done

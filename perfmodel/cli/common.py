@@ -64,18 +64,13 @@ def write_csv(answers: Sequence[Prediction]) -> None:
     """Print answers as CSV: RFC 4180, ISO numbers."""
     import csv
 
+    from perfmodel.outputs.files import text_cell
+
     rows = [answer.row() for answer in answers]
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\r\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: _neutral(value) for key, value in row.items()})
-
-
-def _neutral(value: Any) -> Any:
-    """Return text that a spreadsheet will not run as a formula."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t"):
-        return f"'{value}"
-    return value
+        writer.writerow({key: text_cell(value) if isinstance(value, str) else value for key, value in row.items()})
 
 
 def write_json(content: dict[str, Any]) -> None:

@@ -212,6 +212,180 @@ def all_to_all(*, message: Number, ranks: Number, latency: Number, bandwidth: Nu
     return latency + (ranks - 1) / ranks * message / bandwidth
 
 
+@equation(symbol=r"t_{mesh}", unit="s", source="direct exchange over a link to every other chip, twice")
+def full_mesh_all_reduce(*, message: Number, ranks: Number, latency: Number, link_bandwidth: Number) -> Any:
+    r"""All-reduce where every pair of chips has a link of its own.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    latency : Number
+        Of the call [s].
+    link_bandwidth : Number
+        Of one link, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return latency + minimum(1.0, ranks - 1) * 2 * message / ranks / link_bandwidth
+
+
+@equation(symbol=r"t_{torus}", unit="s", source=f"{_THAKUR}, rings along each dimension, all ports busy")
+def torus_all_reduce(
+    *, message: Number, ranks: Number, dimensions: Number, latency: Number, hop_latency: Number, bandwidth: Number
+) -> Any:
+    r"""All-reduce on a torus, the message cut into one part for each direction of each dimension.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips, side to the power of the dimensions [1].
+    dimensions : Number
+        Dimensions of the torus [1].
+    latency : Number
+        Of the call [s].
+    hop_latency : Number
+        Of one step around a ring [s].
+    bandwidth : Number
+        Of all ports of a chip, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    steps = 2 * dimensions * (ranks ** (1 / dimensions) - 1)
+    return latency + steps * hop_latency + 2 * (ranks - 1) / ranks * message / bandwidth
+
+
+@equation(symbol=r"D_{torus}", unit="1", source="half of each ring")
+def torus_diameter(*, side: Number, dimensions: Number) -> Any:
+    r"""Most hops between two chips of a torus.
+
+    Parameters
+    ----------
+    side : Number
+        Chips along a dimension [1].
+    dimensions : Number
+        Dimensions [1].
+
+    Returns
+    -------
+    Number
+        Hops [1].
+    """
+    return dimensions * floor(side / 2)
+
+
+@equation(symbol=r"L_{torus}", unit="1", source="a cut through a torus meets each ring twice")
+def torus_bisection_links(*, side: Number, dimensions: Number) -> Any:
+    r"""Links across the middle of a torus of even side.
+
+    Parameters
+    ----------
+    side : Number
+        Chips along a dimension; more than 2 [1].
+    dimensions : Number
+        Dimensions [1].
+
+    Returns
+    -------
+    Number
+        Links, one way [1].
+    """
+    return 2 * side ** (dimensions - 1)
+
+
+@equation(symbol=r"L_{mesh}", unit="1", source="each chip of one half has a link to each of the other")
+def full_mesh_bisection_links(*, chips: Number) -> Any:
+    r"""Links across the middle of a full mesh of an even number of chips.
+
+    Parameters
+    ----------
+    chips : Number
+        Chips [1].
+
+    Returns
+    -------
+    Number
+        Links, one way [1].
+    """
+    return chips * chips / 4
+
+
+@equation(symbol=r"D_{ft}", unit="1", source="Leiserson 1985, doi:10.1109/TC.1985.6312192: up to the root and down")
+def fat_tree_hops(*, levels: Number) -> Any:
+    r"""Links between two chips of a fat tree that meet at its root.
+
+    Parameters
+    ----------
+    levels : Number
+        Levels of switches [1].
+
+    Returns
+    -------
+    Number
+        Links [1].
+    """
+    return 2 * levels
+
+
+@equation(symbol=r"t_{ft}", unit="s", source="two-shot over links that upper levels share")
+def fat_tree_all_reduce(
+    *, message: Number, ranks: Number, levels: Number, hop_latency: Number, bandwidth: Number, oversubscription: Number
+) -> Any:
+    r"""All-reduce over a fat tree: reduce-scatter and all-gather, each across the root.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips [1].
+    levels : Number
+        Levels of switches [1].
+    hop_latency : Number
+        Of one link [s].
+    bandwidth : Number
+        Of a chip, one direction [B/s].
+    oversubscription : Number
+        Bandwidth below a switch over that above it; 1 for full bisection [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    exchange = 2 * levels * hop_latency + (ranks - 1) / ranks * message * oversubscription / bandwidth
+    return 2 * minimum(1.0, ranks - 1) * exchange
+
+
+@equation(symbol=r"t_{eager}", unit="s", source="measured eager all-reduces are flat at the launch time of the host")
+def eager_collective(*, collective: Number, launch: Number) -> Any:
+    r"""Collective that the host launches by itself instead of a CUDA graph.
+
+    Parameters
+    ----------
+    collective : Number
+        Time of the collective in a graph [s].
+    launch : Number
+        Time that the host takes to launch it [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(collective, launch)
+
+
 @equation(symbol=r"t_{AR}", unit="s", source="the engine changes its algorithm at a message size")
 def switched_all_reduce(*, message: Number, threshold: Number, small: Number, large: Number) -> Any:
     r"""All-reduce as an engine runs it.

@@ -30,7 +30,7 @@ def mean_decode_context(*, prompt: Number, output: Number) -> Any:
 
 @equation(symbol=r"t_{int}", unit="s", source=_CONSERVATION)
 def interference_per_token(*, running: Number, occupancy: Number, output: Number) -> Any:
-    r"""Delay of a decode step by the prefills of the other requests.
+    r"""Delay of each token, the first one too, by the prefills of the other requests.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def interference_per_token(*, running: Number, occupancy: Number, output: Number
     Number
         Time a token [s].
     """
-    return maximum(0.0, running - 1) * occupancy / maximum(1.0, output - 1)
+    return maximum(0.0, running - 1) * occupancy / output
 
 
 @equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for half of it on average")

@@ -22,7 +22,7 @@ from perfmodel.machines.operators import (
 )
 from perfmodel.numerics import maximum, minimum
 from perfmodel.specs.types import AllReduce, KernelsEfficiency, Link, Scenario, System
-from perfmodel.trace import scope
+from perfmodel.trace import scope, value_of
 
 
 def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
@@ -44,9 +44,9 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
 
 def stage_link(system: System) -> Link:
     """Return the link between pipeline stages: the network, or the scale-up links where no network is published."""
-    bandwidth = system.network.bandwidth_per_direction
-    published = not (isinstance(bandwidth, float) and math.isnan(bandwidth))
-    return system.network if published else system.link
+    bandwidth = value_of(system.network.bandwidth_per_direction)
+    unpublished = isinstance(bandwidth, float) and math.isnan(bandwidth)
+    return system.link if unpublished else system.network
 
 
 def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
@@ -78,38 +78,77 @@ def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, An
 
 def collective_time(scenario: Scenario, operator: Operator) -> Any:
     """Return the collectives that follow one kernel [s]: a sum over the tensor ranks, an exchange between experts."""
-    system, plan = scenario.system, scenario.deployment
-    efficiency = cast(KernelsEfficiency, system.efficiency)
+    plan = scenario.deployment
     time: Any = 0.0
     if operator.all_reduce is not None:
-        time = node_all_reduce(scenario, operator.all_reduce)
+        time = tensor_all_reduce(scenario, operator.all_reduce)
     if operator.exchange is not None:
         # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
         shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
-        base = efficiency.all_reduce
-        time = time + 2 * shared * collectives.all_to_all(
-            message=operator.exchange / plan.tp,
-            ranks=plan.ep,
-            latency=collectives.call_latency(base=base.small_latency, growth=base.small_growth, ranks=plan.ep),
-            bandwidth=base.small_bandwidth,
-        )
+        time = time + 2 * shared * _launched(scenario, expert_exchange(scenario, operator.exchange / plan.tp))
     return time
 
 
-def node_all_reduce(scenario: Scenario, message: Any) -> Any:
+def _launched(scenario: Scenario, time: Any) -> Any:
+    """Return a collective's time with or without a CUDA graph."""
+    efficiency = cast(KernelsEfficiency, scenario.system.efficiency)
+    if efficiency.cuda_graphs:
+        return time
+    return collectives.eager_collective(collective=time, launch=efficiency.eager_launch)
+
+
+def expert_exchange(scenario: Scenario, message: Any) -> Any:
+    """All-to-all between the expert ranks [s]."""
+    system, plan = scenario.system, scenario.deployment
+    efficiency = cast(KernelsEfficiency, system.efficiency)
+    return collectives.all_to_all(
+        message=message,
+        ranks=plan.ep,
+        latency=efficiency.call_latency if efficiency.all_reduce is None else efficiency.all_reduce.small_latency,
+        bandwidth=system.link.bandwidth_per_direction * efficiency.link_efficiency[system.link.topology],
+    )
+
+
+def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
+    """All-reduce by the closed form of the topology, where the engine's own was not measured [s]."""
+    efficiency, link = cast(KernelsEfficiency, system.efficiency), system.link
+    bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
+    latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
+    if link.topology == "mesh":
+        return collectives.full_mesh_all_reduce(
+            message=message, ranks=ranks, latency=latency, link_bandwidth=bandwidth / (system.chips_per_node - 1)
+        )
+    if link.topology.startswith("torus"):
+        # The call's latency is per call and carries its hops: per-hop terms would count them twice.
+        return collectives.torus_all_reduce(
+            message=message,
+            ranks=ranks,
+            dimensions=float(link.topology[-2]),
+            latency=latency,
+            hop_latency=0.0,
+            bandwidth=bandwidth,
+        )
+    return collectives.two_shot_all_reduce(message=message, ranks=ranks, latency=latency, bandwidth=bandwidth)
+
+
+def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
     """All-reduce over the tensor ranks [s]: inside a node, or hierarchical over several."""
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
-    inside = minimum(plan.tp, system.chips_per_node)
-    nodes = maximum(1.0, plan.tp / system.chips_per_node)
-    local = all_reduce_time(efficiency.all_reduce, message, inside)
+    # A torus has no node boundary: its links go on.
+    reach = plan.tp if system.link.topology.startswith("torus") else system.chips_per_node
+    inside = minimum(plan.tp, reach)
+    if efficiency.all_reduce is None:
+        local = topology_all_reduce(system, message, inside)
+    else:
+        local = all_reduce_time(efficiency.all_reduce, message, inside)
     across = collectives.ring_all_reduce(
         message=message / inside,
-        ranks=nodes,
+        ranks=plan.tp / inside,
         hop_latency=efficiency.stage_latency,
         bandwidth=stage_link(system).bandwidth_per_direction,
     )
-    return collectives.hierarchical_all_reduce(local=local, across=across)
+    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across))
 
 
 def step(scenario: Scenario, work: Work) -> Step:

@@ -19,6 +19,7 @@ from perfmodel.machines.operators import (
     layer_count,
     layer_operators,
     precision_of,
+    total,
     vocabulary,
 )
 from perfmodel.numerics import ceil_div, maximum, minimum
@@ -84,9 +85,12 @@ def beat(scenario: Scenario, work: Work) -> Step:
     """Return the time of the slowest pipeline stage, and the work of all stages on one micro-batch."""
     model, plan = scenario.model, scenario.deployment
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    timed = work
     if efficiency.beat == "fixed":
         # The static program lasts as long as its token budget, however few tokens it carries.
-        work = (Pass(efficiency.token_budget, 1.0, work[0].context, decoding=True),)
+        carried = total(part.sequences * part.tokens for part in work)
+        spare = maximum(0.0, efficiency.token_budget - carried)
+        timed = (*work, Pass(spare, 1.0, work[-1].context, decoding=True))
     ends = end_stages(scenario)
     layers = layer_count(model)
     share = pipeline.layers_per_stage(layers=layers, stages=plan.pp - ends) / layers
@@ -96,12 +100,14 @@ def beat(scenario: Scenario, work: Work) -> Step:
     flops: Any = 0.0
     moved: Any = 0.0
     for run in model.layers:
-        for operator in layer_operators(scenario, run, work):
+        operators = layer_operators(scenario, run, timed)
+        for operator in operators:
             with scope(operator.name):
                 compute_part, memory_part, exposed = _operator(scenario, operator)
             compute = compute + operator.count * share * compute_part
             stream = stream + operator.count * share * memory_part
             collective = collective + operator.count * share * exposed
+        for operator in operators if timed is work else layer_operators(scenario, run, work):
             flops = flops + operator.count * operator.flops
             moved = moved + operator.count * _streamed(operator)
     overhead = layers * share * efficiency.layer_overhead
@@ -189,5 +195,5 @@ def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tupl
             flops=chunks * (mixed.flops - alone.flops),
             bytes_moved=chunks * (mixed.bytes_moved - shared * alone.bytes_moved),
         ),
-        chunks * (mixed.time - shared * alone.time),
+        chunks * maximum(0.0, mixed.time - shared * alone.time),
     )

@@ -98,6 +98,35 @@ def _needed(results: Mapping[str, Any]) -> tuple[set[int], set[str]]:
     return seen, paths
 
 
+#: Leaves from which a part of an expression becomes a step of its own: a cell of Excel holds 8,192 characters.
+_MOST_LEAVES = 40
+
+
+def _parts(root: Node, name: str, seen: set[int]) -> Iterator[Step]:
+    """Give the parts of a long expression that must be computed before it."""
+    sizes: dict[int, int] = {}
+
+    def visit(node: Any) -> Iterator[Step]:
+        if not isinstance(node, Node):
+            return
+        if not _is_expression(node) and node.kind != "argument":
+            sizes[id(node)] = 1
+            return
+        for arg in node.args:
+            if id(arg) not in sizes:
+                yield from visit(arg)
+        size = sum(sizes.get(id(arg), 0) for arg in node.args)
+        if id(node) in seen:
+            size = 1
+        elif size > _MOST_LEAVES and node is not root and _is_expression(node):
+            seen.add(id(node))
+            yield Step(node, f"{name}.part", "", "", node, node.value)
+            size = 1
+        sizes[id(node)] = size
+
+    yield from visit(root)
+
+
 def steps(ledger: Ledger, results: Mapping[str, Any]) -> Iterator[Step]:
     """Give what the results need, in order: the lines, each after the expressions it is fed, then the results."""
     needed, _ = _needed(results)
@@ -107,8 +136,10 @@ def steps(ledger: Ledger, results: Mapping[str, Any]) -> Iterator[Step]:
             continue
         for argument, node in line.arguments.items():
             if _is_expression(node) and id(node) in needed and id(node) not in seen:
+                name = f"{line.name}.{argument}"
+                yield from _parts(node, name, seen)
                 seen.add(id(node))
-                yield Step(node, f"{line.name}.{argument}", "", "", node, node.value)
+                yield Step(node, name, "", "", node, node.value)
         yield Step(line, line.name, line.unit, line.source, line.formula, line.value)
     for name, node in results.items():
         if isinstance(node, Node):

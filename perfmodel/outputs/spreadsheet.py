@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from perfmodel.outputs.files import whole
 from perfmodel.outputs.formula import Language, steps
 from perfmodel.trace import Ledger, Node
 
@@ -88,10 +89,14 @@ def write_workbook(
     dict of str to str
         Cell of each result.
     """
+    with whole(path) as partial:
+        return _write(ledger, results, partial, zero_cached)
+
+
+def _write(ledger: Ledger, results: Mapping[str, Any], path: Path, zero_cached: bool) -> dict[str, str]:
     import xlsxwriter
 
-    partial = path.with_suffix(".partial.xlsx")
-    book = xlsxwriter.Workbook(str(partial), {"nan_inf_to_errors": True})
+    book = xlsxwriter.Workbook(str(path), {"nan_inf_to_errors": True})
     inputs, model, shown = (book.add_worksheet(name) for name in ("Inputs", "Model", "Results"))
     bold = book.add_format({"bold": True})
     for sheet, columns in (
@@ -138,5 +143,4 @@ def write_workbook(
         else:
             placed[step.name] = f"B{row + 1}"
     book.close()
-    partial.replace(path)
     return placed

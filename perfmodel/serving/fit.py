@@ -18,6 +18,7 @@ from perfmodel.machines.operators import (
     total,
     vocabulary,
 )
+from perfmodel.numerics import maximum
 from perfmodel.specs.types import PRECISION_BYTES, Scenario, Tier
 from perfmodel.trace import scope, value_of
 
@@ -62,9 +63,9 @@ def fit(scenario: Scenario) -> Fit:
             ends: Any = 0.0
         else:
             held = pipeline.layers_per_stage(layers=layers, stages=plan.pp)
-            # The first stage holds the embedding and the last the head; with one stage it holds both.
+            # The first stage holds the embedding and the last the head; one stage alone holds both.
             ends = memory.weight_bytes(
-                parameters=vocabulary(model) * (1 + (tables - 1) / plan.pp),
+                parameters=vocabulary(model) * (1 + (tables - 1) * maximum(0.0, 2 - plan.pp)),
                 bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, "embedding")],
             )
         tokens = scenario.traffic.prompt + scenario.traffic.output

@@ -24,17 +24,34 @@ MACHINES: dict[str, ModuleType] = {
 
 @dataclass(frozen=True)
 class Steady:
-    """What a deployment does for a traffic in the long run; units as in the JSON keys."""
+    """What a deployment does for a traffic in the long run.
 
-    ttft_s: Any
-    tpot_s: Any
-    request_latency_s: Any
-    requests_per_s: Any
-    mfu: Any
-    mbu: Any
+    Attributes
+    ----------
+    ttft, tpot, latency : Any
+        Time to first token, time per output token after it, time of a request [s]; not yet masked by what fits.
+    rate : Any
+        Requests finished [1/s].
+    chips : Any
+        Chips used.
+    fit : Fit
+        Memory, and the cap on concurrency.
+    running : Any
+        Requests in service in one replica.
+    prefill, decode : Step
+        One prefill and one step between tokens.
+    breakdown : mapping
+        Seconds by cause of ``prefill`` (adding up to TTFT) and ``decode`` (to TPOT).
+    """
+
+    ttft: Any
+    tpot: Any
+    latency: Any
+    rate: Any
     chips: Any
     fit: Fit
     running: Any
+    prefill: Step
     decode: Step
     breakdown: Mapping[str, Mapping[str, Any]]
 
@@ -56,8 +73,8 @@ def steady_state(scenario: Scenario) -> Steady:
 
     Notes
     -----
-    In one life of a request every other running request is prefilled once, so that a token waits for
-    (running - 1) / (output - 1) prefills on average.  Requests that the KV cache cannot hold wait for admission, and
+    In one life of a request every other running request is prefilled once, so that each of its tokens waits for
+    (running - 1) / output prefills on average.  Requests that the KV cache cannot hold wait for admission, and
     that wait is part of TTFT.
     """
     machine = MACHINES[scenario.system.kind]
@@ -73,34 +90,39 @@ def steady_state(scenario: Scenario) -> Steady:
         interference = serving.interference_per_token(running=running, occupancy=occupancy, output=traffic.output)
         tpot = step.time + interference
         join = serving.join_wait(running=running, step=step.time)
-        service = first.time + join + (traffic.output - 1) * tpot
+        service = first.time + join + interference + (traffic.output - 1) * tpot
         admission = serving.admission_wait(offered=offered, running=running, service=service)
-        wait = join + admission
+        wait = join + interference + admission
         ttft = first.time + wait
         latency = serving.request_latency(ttft=ttft, tpot=tpot, output=traffic.output)
         rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
         used = chips(scenario)
-        flops = first.flops + (traffic.output - 1) * step.flops / step.sequences
-        moved = first.bytes_moved + (traffic.output - 1) * step.bytes_moved / step.sequences
-        mfu = serving.utilisation(rate=rate, work=flops, chips=used, peak=peak_rate(scenario))
-        mbu = serving.utilisation(rate=rate, work=moved, chips=used, peak=model_memory(scenario).bandwidth)
+    return Steady(
+        ttft=ttft,
+        tpot=tpot,
+        latency=latency,
+        rate=rate,
+        chips=used,
+        fit=memory_fit,
+        running=running,
+        prefill=first,
+        decode=step,
+        breakdown={"prefill": _by_cause(first, wait), "decode": _by_cause(step, interference)},
+    )
 
-        def where_it_fits(value: Any) -> Any:
-            return serving.where_it_fits(cap=memory_fit.cap, value=value)
 
-        return Steady(
-            ttft_s=where_it_fits(ttft),
-            tpot_s=where_it_fits(tpot),
-            request_latency_s=where_it_fits(latency),
-            requests_per_s=where_it_fits(rate),
-            mfu=where_it_fits(mfu),
-            mbu=where_it_fits(mbu),
-            chips=used,
-            fit=memory_fit,
-            running=running,
-            decode=step,
-            breakdown={"prefill": _by_cause(first, wait), "decode": _by_cause(step, interference)},
-        )
+def flops_utilisation(scenario: Scenario, steady: Steady) -> Any:
+    """MFU over the steady state and all chips used."""
+    work = steady.prefill.flops + (scenario.traffic.output - 1) * steady.decode.flops / steady.decode.sequences
+    return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak_rate(scenario))
+
+
+def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
+    """MBU over the steady state and all chips used."""
+    decode = steady.decode
+    work = steady.prefill.bytes_moved + (scenario.traffic.output - 1) * decode.bytes_moved / decode.sequences
+    peak = model_memory(scenario).bandwidth
+    return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak)
 
 
 def _by_cause(step: Step, wait: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from perfmodel.errors import UserError
-from perfmodel.specs import files
-from perfmodel.specs.types import EFFICIENCY_OF_KIND, PRECISIONS, Model, Provenance, System, Traffic
+from perfmodel.specs import files, huggingface, rules
+from perfmodel.specs.types import EFFICIENCY_OF_KIND, Model, Provenance, System, Traffic
 
 #: Kind of spec: (folder, dataclass).
 FOLDERS: dict[str, tuple[str, type[Any]]] = {
@@ -116,6 +116,8 @@ def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[
     parent_path = beside if beside.is_file() else bundled() / path.parent.name / f"{parent_name}.yaml"
     if not parent_path.is_file():
         parent_path = bundled() / FOLDERS["system"][0] / f"{parent_name}.yaml"
+    if not parent_path.is_file():
+        raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
     parent, origin = _raw(parent_path, (*seen, path))
     parent.pop("aliases", None)
     return files.merge(parent, own), {**origin, **dict.fromkeys(files.paths_written(own), path.name)}
@@ -132,12 +134,13 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
     found = files.check(raw, kind, path)
     if found:
         return found
-    _, provenance = files.build(kind, raw, origin, defaults)
-    found = files.unsourced(kind, raw, provenance, path)
+    made, provenance = files.build(kind, raw, origin, defaults)
+    found = [f"{files.place(path, where)}: {message}" for where, message in rules.broken(made)]
+    found += files.unsourced(kind, raw, provenance, path)
     if not found and sources:
         known = load_sources()
         found = [
-            f"{path}: {where}: source '{entry.source}' is not in {SOURCES}; add it there"
+            f"{files.place(path, where)}: source '{entry.source}' is not in {SOURCES}; add it there"
             for where, entry in provenance.items()
             if entry.source and not entry.source.startswith("http") and entry.source not in known
         ]
@@ -158,7 +161,8 @@ def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str,
     if not path.is_relative_to(bundled()):
         wrong = problems(path, kind)
         if wrong:
-            raise UserError(wrong[0])
+            more = f" (and {len(wrong) - 1} more: perfmodel specs check {path})" if len(wrong) > 1 else ""
+            raise UserError(wrong[0] + more)
     return made, provenance
 
 
@@ -174,11 +178,10 @@ def load_sources() -> dict[str, dict[str, Any]]:
 
 
 def load_model(name: str) -> Model:
-    """Load an architecture by name, alias, Hugging Face id or path."""
-    path = find("model", name)
-    model, provenance = _load(path, Model)
-    if model.precision not in PRECISIONS:
-        raise UserError(f"{path}: precision: unknown '{model.precision}', expected one of {', '.join(PRECISIONS)}")
+    """Load an architecture by name, alias, Hugging Face id or path; a ``config.json`` of Hugging Face will do."""
+    if name.casefold() not in _index("model") and huggingface.is_config(name):
+        return huggingface.load(Path(name))
+    model, provenance = _load(find("model", name), Model)
     return replace(cast(Model, model), provenance=provenance)
 
 
@@ -190,11 +193,7 @@ def load_traffic(name: str) -> Traffic:
 
 def load_bare_system(name: str) -> System:
     """Load a system without the efficiencies of any engine."""
-    path = find("system", name)
-    system, provenance = _load(path, System)
-    if system.kind not in EFFICIENCY_OF_KIND:
-        kinds = ", ".join(EFFICIENCY_OF_KIND)
-        raise UserError(f"{path}: kind: unknown '{system.kind}', expected one of {kinds}")
+    system, provenance = _load(find("system", name), System)
     return replace(cast(System, system), provenance=provenance)
 
 

@@ -50,28 +50,37 @@ class Quantity(BaseModel):
         return self
 
 
-def _quantity_of(unit: str) -> Any:
+def _quantity_of(unit: str, whole: bool) -> Any:
     def read(raw: Any) -> Any:
-        if isinstance(raw, dict):
-            for key in ("value", "low", "high"):
-                if raw.get(key) is not None:
-                    _parse_or_value_error(raw[key], unit)
-            return raw
+        written = raw if isinstance(raw, dict) else {"value": raw}
         if raw is None:
             raise ValueError("a null is written {value: null, note: why}")
-        _parse_or_value_error(raw, unit)
-        return {"value": raw}
+        values = {key: _parsed(written[key], unit) for key in ("value", "low", "high") if written.get(key) is not None}
+        for value in values.values():
+            _possible(value, unit, whole)
+        if not values.get("low", -math.inf) <= values.get("value", 0.0) <= values.get("high", math.inf):
+            raise ValueError("low <= value <= high does not hold")
+        return written
 
     return Annotated[Quantity, BeforeValidator(read)]
 
 
-def _parse_or_value_error(raw: Any, unit: str) -> float:
+def _parsed(raw: Any, unit: str) -> float:
     if not isinstance(raw, str | int | float):
         raise ValueError(f"expected a quantity, found {type(raw).__name__}")
     try:
         return parse(raw, unit)
     except UserError as error:
         raise ValueError(str(error)) from None
+
+
+def _possible(value: float, unit: str, whole: bool) -> None:
+    if value < 0:
+        raise ValueError(f"{value:g} is negative")
+    if value == 0 and unit in ("B/s", "FLOP/s"):
+        raise ValueError("a rate of 0 cannot be; write {value: null, note: why} where it is not known")
+    if whole and (value < 1 or value != int(value)):
+        raise ValueError(f"{value:g} is no whole number of at least 1")
 
 
 def unit_of(annotation: Any) -> str | None:
@@ -81,6 +90,11 @@ def unit_of(annotation: Any) -> str | None:
         if inner is Number:
             return str(unit)
     return None
+
+
+def is_whole(annotation: Any) -> bool:
+    """Whether an annotated quantity is a whole number of at least 1."""
+    return unit_of(annotation) is not None and "whole" in get_args(annotation)[2:]
 
 
 _HINTS: dict[Any, dict[str, Any]] = {}
@@ -97,7 +111,7 @@ def hints(kind: Any) -> dict[str, Any]:
 def _file_type(annotation: Any) -> Any:
     unit = unit_of(annotation)
     if unit is not None:
-        return _quantity_of(unit)
+        return _quantity_of(unit, is_whole(annotation))
     if is_dataclass(annotation):
         return file_schema(typing.cast(type[Any], annotation))
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -168,6 +182,12 @@ def _line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
             break
         line = position[0] + 1
     return line
+
+
+def place(path: Path, where: str) -> str:
+    """Return file, line and path of a field, as an error starts."""
+    line = _line_of(path, tuple(int(part) if part.isdigit() else part for part in where.split(".")))
+    return f"{path}{f':{line}' if line else ''}: {where}"
 
 
 def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
@@ -309,9 +329,8 @@ def unsourced(kind: type[Any], raw: Mapping[str, Any], provenance: Mapping[str, 
     for where, origin in provenance.items():
         if origin.kind != "unpublished" and origin.note != "default" and not (origin.source and origin.kind):
             missing = "source" if not origin.source else "kind"
-            line = _line_of(path, tuple(int(part) if part.isdigit() else part for part in where.split(".")))
             lines.append(
-                f"{path}{f':{line}' if line else ''}: {where}: a number needs a {missing}; "
+                f"{place(path, where)}: a number needs a {missing}; "
                 "write {value: ..., source: ..., kind: ...} or give the file one"
             )
     return lines

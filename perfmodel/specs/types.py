@@ -27,6 +27,7 @@ PRECISION_BYTES = {
 }
 
 Count = Annotated[Number, "1"]
+Whole = Annotated[Number, "1", "whole"]
 Bytes = Annotated[Number, "B"]
 Bandwidth = Annotated[Number, "B/s"]
 Rate = Annotated[Number, "FLOP/s"]
@@ -62,7 +63,7 @@ class Provenance:
 class Sliding:
     """Attention that looks back a window only; ``chunked`` starts afresh every window instead of sliding."""
 
-    window: Count
+    window: Whole
     chunked: bool = False
 
 
@@ -70,9 +71,9 @@ class Sliding:
 class Attention:
     """Grouped-query attention of one layer; ``gated`` doubles the query projection, ``sinks`` add one weight a head."""
 
-    heads: Count
-    kv_heads: Count
-    head_dim: Count
+    heads: Whole
+    kv_heads: Whole
+    head_dim: Whole
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
@@ -86,21 +87,21 @@ class Attention:
 class Indexer:
     """Sparse attention: small heads score the whole context, the layer attends to the best ``top_k`` tokens."""
 
-    heads: Count
-    head_dim: Count
-    top_k: Count
+    heads: Whole
+    head_dim: Whole
+    top_k: Whole
 
 
 @dataclass(frozen=True)
 class Mla:
     """Multi-head latent attention of one layer."""
 
-    heads: Count
+    heads: Whole
     q_lora_rank: Count
-    kv_lora_rank: Count
-    qk_nope_head_dim: Count
-    qk_rope_head_dim: Count
-    v_head_dim: Count
+    kv_lora_rank: Whole
+    qk_nope_head_dim: Whole
+    qk_rope_head_dim: Whole
+    v_head_dim: Whole
     direct_query: bool = False
     indexer: Indexer | None = None
 
@@ -109,51 +110,51 @@ class Mla:
 class LinearAttention:
     """Gated delta rule of one layer: a state of constant size instead of a cache."""
 
-    key_heads: Count
-    value_heads: Count
-    key_head_dim: Count
-    value_head_dim: Count
-    conv_kernel: Count
+    key_heads: Whole
+    value_heads: Whole
+    key_head_dim: Whole
+    value_head_dim: Whole
+    conv_kernel: Whole
 
 
 @dataclass(frozen=True)
 class Mamba2:
     """State-space mixer of one layer, second generation."""
 
-    heads: Count
-    head_dim: Count
-    groups: Count
-    state: Count
-    conv_kernel: Count
+    heads: Whole
+    head_dim: Whole
+    groups: Whole
+    state: Whole
+    conv_kernel: Whole
 
 
 @dataclass(frozen=True)
 class Mamba1:
     """State-space mixer of one layer, first generation, with the normalisations of Jamba."""
 
-    inner: Count
-    state: Count
-    dt_rank: Count
-    conv_kernel: Count
+    inner: Whole
+    state: Whole
+    dt_rank: Whole
+    conv_kernel: Whole
 
 
 @dataclass(frozen=True)
 class Mlp:
     """Feed-forward block of one layer; 3 matrices where it is gated."""
 
-    intermediate: Count
-    matrices: Count = 3.0
+    intermediate: Whole
+    matrices: Whole = 3.0
 
 
 @dataclass(frozen=True)
 class Moe:
     """Mixture of experts of one layer; ``shared`` is the width of the experts that every token meets."""
 
-    experts: Count
-    top_k: Count
-    intermediate: Count
+    experts: Whole
+    top_k: Whole
+    intermediate: Whole
     shared: Count = 0.0
-    matrices: Count = 3.0
+    matrices: Whole = 3.0
     router_bias: bool = False
     expert_bias: bool = False
     shared_gate: bool = False
@@ -163,8 +164,8 @@ class Moe:
 class Layers:
     """A run of equal layers: at most one mixer and at most one feed-forward block each."""
 
-    count: Count
-    norms: Count = 2.0
+    count: Whole
+    norms: Whole = 2.0
     attention: Attention | None = None
     mla: Mla | None = None
     linear: LinearAttention | None = None
@@ -185,10 +186,10 @@ class Model:
     name: str
     hf_id: str
     precision: str
-    hidden: Count
-    vocab: Count
+    hidden: Whole
+    vocab: Whole
     tied_embeddings: bool
-    max_context: Count
+    max_context: Whole
     layers: tuple[Layers, ...]
     unquantised: tuple[str, ...] = ("router", "embedding", "head")
     aliases: tuple[str, ...] = ()
@@ -271,7 +272,7 @@ class Plan:
     """A way to lay a model over the chips; ``pp`` is a number, ``fewest`` stages that fit, or ``layers``, one each."""
 
     name: str
-    tp: Count
+    tp: Whole
     pp: str = "1"
 
 
@@ -290,7 +291,10 @@ class AllReduce:
 
 @dataclass(frozen=True)
 class KernelsEfficiency:
-    """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves."""
+    """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves.
+
+    Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``.
+    """
 
     gemm_memory: Mapping[str, Share]
     gemm_compute: Mapping[str, Share]
@@ -302,7 +306,11 @@ class KernelsEfficiency:
     expert_imbalance: Share
     memory_utilisation: Share
     reserved_memory: Bytes
-    all_reduce: AllReduce
+    call_latency: Seconds
+    link_efficiency: Mapping[str, Share]
+    eager_launch: Seconds
+    all_reduce: AllReduce | None = None
+    cuda_graphs: bool = True
 
 
 @dataclass(frozen=True)
@@ -355,7 +363,7 @@ class System:
     title: str
     kind: str
     chip: str
-    chips_per_node: Count
+    chips_per_node: Whole
     rates: Mapping[str, Rate]
     computes_as: Mapping[str, str]
     memory: Memory

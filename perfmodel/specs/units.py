@@ -55,7 +55,9 @@ _BASE = {
     "1": ("1", 1.0, False),
 }
 
-_QUANTITY = re.compile(r"^\s*([+-]?(?:\d+(?:[_,]\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+# A comma only separates thousands: 3,35 would else be read as 335.
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d|,)|\d+(?:_\d+)*)"
+_QUANTITY = re.compile(rf"^\s*([+-]?(?:{_DIGITS}\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d,])\s*(.*?)\s*$")
 _RELATIVE = re.compile(r"^\s*([+-])\s*(\d+\.?\d*)\s*%\s*$")
 _FACTOR = re.compile(r"^\s*[x×]\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*$")
 

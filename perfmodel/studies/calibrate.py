@@ -383,6 +383,7 @@ def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
             if all_reduce is not None:
                 measured["all_reduce"] = all_reduce
             elif engine != "trtllm":
+                # Kernels alone were measured, with TensorRT-LLM: other engines keep the kind's default.
                 continue
             merged = files.merge(_without(defaults["kernels"]), measured)
             merged = files.merge(merged, _layer_time(chip, engine, merged))

@@ -97,10 +97,21 @@ TEXTBOOK: dict[str, tuple[Callable[..., Any], list[tuple[float, ...]]]] = {
     "sqrt": (mpmath.sqrt, [(2.0,), (1e-18,), (1e24,)]),
     "geometric_sum": (
         lambda a, n: mpmath.fsum(a**k for k in range(int(n))),
-        [(0.7, 5.0), (1.5, 20.0), (0.999, 3.0), (1 - 1e-8, 9.0), (1 + 1e-8, 9.0), (1 - 1e-8, 1e5), (1 - 1e-12, 400.0)]
-        + [(1 - 1.01e-4, 10.0), (1 - 0.99e-4, 10.0)],  # on both sides of the change to the series
+        [
+            (0.7, 5.0),
+            (1.5, 20.0),
+            (1 - 1e-8, 9.0),
+            (1 + 1e-8, 9.0),
+            (1 - 1e-8, 1e5),
+            (1 - 1e-12, 400.0),
+            (1 - 1.01e-4, 10.0),  # on both sides of the change to the series
+            (1 - 0.99e-4, 10.0),
+        ],
     ),
-    "complement_power": (lambda p, n: (1 - p) ** n, [(0.1, 3.0), (1e-6, 5.0), (1e-9, 1e9), (0.25, 100.0), (0.99, 2.5)]),
+    "complement_power": (
+        lambda p, n: (1 - p) ** n,
+        [(0.1, 3.0), (1e-9, 1e9), (0.99e-4, 1e4), (1.01e-4, 1e4), (0.25, 100.0)],
+    ),
     "erlang_b": (
         lambda servers, load: 1 / mpmath.fsum(mpmath.ff(servers, k) / load**k for k in range(int(servers) + 1)),
         [(1.0, 0.5), (10.0, 7.0), (10.0, 0.01), (10.0, 40.0), (300.0, 280.0), (300.0, 400.0), (300.0, 150.0)],
@@ -296,7 +307,7 @@ def test_javascript(case: Case, javascript_values: dict[str, float | None]) -> N
 
 def test_a_spreadsheet_uses_only_functions_that_all_spreadsheets_have() -> None:
     """LET, LAMBDA and XLOOKUP fail in LibreOffice 7.4."""
-    ledger, results = _ledger()
+    _, results = _ledger()
     texts = [
         spreadsheet.LANGUAGE.write(node, lambda x: "A1" if x.kind == "input" else None) for node in results.values()
     ]
@@ -320,7 +331,6 @@ def test_a_constant_survives_as_text(language: Any) -> None:
         lambda x: x <= 1.0,
         lambda x: x > 1.0,
         lambda x: x >= 1.0,
-        lambda x: x > 1.0,
         lambda x: x == 1.0,
         lambda x: x != 1.0,
         lambda x: max(x, 1.0),

@@ -14,7 +14,7 @@ import numpy as np
 import openpyxl
 import pytest
 from programs import recalculate_all, run_chromium, run_node
-from workbooks import cached, shown
+from workbooks import cached, loaded, shown
 
 from perfmodel.outputs import javascript, spreadsheet
 from perfmodel.prediction import METRICS, evaluate, traced
@@ -48,7 +48,18 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "dataflow with offloading": partial(question, "sn40l-16", "system.efficiency.schedule_offloading=true"),
     "sram pipeline with a fixed beat": partial(question, "lpu-v1", "system.efficiency.beat=fixed"),
     "sram pipeline of one layer a stage": partial(question, "lpu-v1", plan="tp16-layers"),
-    "a model with a tied embedding": partial(question, "dgx-h100", model="llama-3.2-1b"),
+    **{
+        f"{model} on {on}": partial(question, on, model=model)
+        for on, model in (
+            ("dgx-h100", "llama-3.2-1b"),  # a tied embedding
+            ("dgx-h100", "gpt-oss-120b"),  # experts, sliding windows
+            ("dgx-h200", "deepseek-v3.2"),  # latent and sparse attention
+            ("sn40l-16", "jamba-v0.1"),  # state space
+            ("lpu-v1", "deepseek-v3.2"),
+            ("lpu-v1", "qwen3-next-80b-a3b"),  # linear attention
+            ("lpu-v1", "llama-4-maverick"),  # the most kinds of layers
+        )
+    },
 }
 
 #: What has no answer: the numbers are NaN, #N/A in a sheet and null in JSON.
@@ -167,6 +178,14 @@ def test_node_of_every_system(system: str) -> None:
     assert {metric: node.value for metric, node in answer.metrics.items()} == close(evaluate(asked).metrics)
 
 
+@pytest.mark.parametrize("model", [name for name, _, _ in catalog.entries("model")])
+@pytest.mark.parametrize("on", MACHINE_OF)
+def test_node_of_every_model(on: str, model: str) -> None:
+    asked = question(on, model=model)
+    _, answer = traced(asked)
+    assert {metric: node.value for metric, node in answer.metrics.items()} == close(evaluate(asked).metrics)
+
+
 @pytest.mark.parametrize("on", MACHINE_OF)
 def test_array_on_every_quantity(on: str) -> None:
     asked = question(on)
@@ -260,7 +279,7 @@ def test_spreadsheet_after_an_edit(name: str, sheets: dict[str, dict[str, float]
 
 def test_workbook_keeps_the_limits_of_excel(workbooks: dict[str, Path]) -> None:
     for file in workbooks.values():
-        for sheet in openpyxl.load_workbook(file):
+        for sheet in loaded(file, values=False):
             for (cell,) in sheet.iter_rows(min_row=2, min_col=2, max_col=2):
                 assert len(str(cell.value)) <= 8192
 
@@ -269,7 +288,7 @@ def test_workbook_keeps_the_limits_of_excel(workbooks: dict[str, Path]) -> None:
 def test_a_workbook_of_one_result_has_only_what_it_needs(key: str, tmp_path: Path) -> None:
     ledger, results = nodes("kernels over two nodes")
     spreadsheet.write_workbook(ledger, {key: results[key]}, tmp_path / "one.xlsx")
-    book = openpyxl.load_workbook(tmp_path / "one.xlsx")
+    book = loaded(tmp_path / "one.xlsx", values=False)
     rows = [(sheet.title, row) for sheet in book for row in range(2, sheet.max_row + 1)]
     formulas = " ".join(str(book[title].cell(row, 2).value) for title, row in rows)
     present = {f"{title}!$B${row}" for title, row in rows if title != "Results"}

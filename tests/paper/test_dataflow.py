@@ -45,7 +45,7 @@ def test_the_digitised_figure_has_the_printed_speeds():
     ids=["SN40-16", "SN40-8", "DGX H100"],
 )
 def test_share_of_equation_3_that_figure_1a_reaches(system, sockets, measured, percent):
-    """ "More than 75 %" is SN40-8; the 21 % of the H100 are 300 tok/s, of which 293 are drawn."""
+    """The paper's "more than 75 %" is SN40-8; its 21 % of the H100 are 300 tok/s, of which 293 are drawn."""
     rate = equation_3(total(system, sockets)[0])
     assert 100 * SPEEDS[measured] / rate == pytest.approx(percent, abs=0.05)
 

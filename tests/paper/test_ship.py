@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.equations import collectives, memory, pipeline
+from perfmodel.equations import collectives, memory, pipeline, transformer
 from perfmodel.question import Options, resolve
 from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog
@@ -144,11 +144,7 @@ def test_a_72_lpu_partition_holds_one_qwen3_235b_layer_and_1380_users():
     model = json.loads(file.read_text(encoding="utf-8"))["models"]["Qwen3-235B-A22B"]
     layer = (model["total_params"] - (2 * model["vocab"] + 1) * model["hidden"]) / model["layers"]
     room = memory.kv_room(visible=16.56e9, utilisation=1.0, weights=2 * layer, reserved=0.0)
-    user = memory.request_kv_bytes(
-        prompt=4096.0,
-        output=0.0,
-        bytes_per_token=2.0 * model["kv_heads"] * model["head_dim"] * 2,
-        layers=1.0,
-        shards=1.0,
+    user = 4096 * transformer.kv_bytes_per_token(
+        kv_heads=model["kv_heads"], key_dim=model["head_dim"], value_dim=model["head_dim"], bytes_per_element=2.0
     )
     assert memory.concurrency_cap(room=room, per_request=user) == 1380

@@ -1,0 +1,113 @@
+"""``perfmodel sweep``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli import DOES_NOT_FIT, OK, common
+
+Axes = Annotated[
+    list[str],
+    typer.Option(
+        "--axis",
+        metavar="PATH=VALUES",
+        help="A:B:N (linear, both ends), A:B:N:log, or a,b,c; a path, or model, system, traffic. Repeat it.",
+    ),
+]
+Out = Annotated[str | None, typer.Option("--out", metavar="FILE.csv|.parquet", help="Write all points to a file.")]
+
+
+def sweep(
+    model: common.Model,
+    on: common.OneSystem,
+    axis: Axes,
+    tp: common.Tp = None,
+    pp: common.Pp = None,
+    ep: common.Ep = None,
+    dp: common.Dp = None,
+    engine: common.Engine = None,
+    precision: common.Precision = None,
+    kv_precision: common.KvPrecision = None,
+    traffic: common.Traffic = None,
+    prompt: common.Prompt = None,
+    output: common.Output = None,
+    concurrency: common.Concurrency = None,
+    changes: common.Changes = None,
+    out: Out = None,
+    csv: common.Csv = False,
+) -> int:
+    """Vary inputs over axes; any path of a spec, deployment or traffic is one.
+
+    The plan is settled once, before the axes vary it.
+    """
+    from perfmodel.errors import UserError
+    from perfmodel.outputs import rows
+    from perfmodel.studies import sweep as study
+
+    given = common.options(
+        tp=tp,
+        pp=pp,
+        ep=ep,
+        dp=dp,
+        engine=engine,
+        precision=precision,
+        kv_precision=kv_precision,
+        traffic=traffic,
+        prompt=prompt,
+        output=output,
+        concurrency=concurrency,
+    )
+    pairs = []
+    for text in axis:
+        path, equals, values = text.partition("=")
+        if not equals or not values.strip():
+            raise UserError(f"--axis {text}: write PATH=A:B:N, PATH=A:B:N:log or PATH=a,b,c")
+        pairs.append((path.strip(), values.strip()))
+    result = study.sweep(model, on, pairs, given, changes or [])
+    question = shlex.join(["perfmodel", *sys.argv[1:]])
+    with _progress(len(result)) as tick:
+        if out is not None:
+            rows.save(result, Path(out), question, tick)
+        elif csv:
+            sys.stdout.reconfigure(newline="")  # type: ignore[union-attr]
+            rows.write_csv(result, sys.stdout, question, tick)
+        else:
+            rows.print_rows(result, common.console())
+    if out is not None:
+        print(f"{len(result):,} points in {out}", file=sys.stderr)
+    if any(bool(_any(cell.prediction.fits)) for cell in result.cells):
+        return OK
+    print("perfmodel: no point of the sweep fits", file=sys.stderr)
+    return DOES_NOT_FIT
+
+
+def _any(fits: Any) -> bool:
+    return bool(fits.any()) if hasattr(fits, "any") else bool(fits)
+
+
+class _progress:
+    """A bar on stderr while many rows are written, nothing for few."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.bar: Any = None
+
+    def __enter__(self) -> Any:
+        if self.rows < 50_000 or not sys.stderr.isatty():
+            return lambda _: None
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self.bar = Progress(console=Console(stderr=True), transient=True)
+        self.bar.start()
+        task = self.bar.add_task("rows", total=self.rows)
+        return lambda done: self.bar.advance(task, done)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

@@ -1,0 +1,355 @@
+"""Sweeps: numeric axes broadcast sparsely through one evaluation, categories loop.
+
+The plan is settled once from the question, before the axes vary it, and said; a single prediction with that plan
+gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import UserError
+from perfmodel.machines.operators import CAUSES
+from perfmodel.prediction import METRICS, Prediction, evaluate
+from perfmodel.question import Options, check_plan, resolve
+from perfmodel.specs.paths import full_path, get, put, unit_at
+from perfmodel.specs.types import Scenario
+from perfmodel.specs.units import change
+
+#: Rows that are worked out at a time when a sweep leaves as rows.
+BLOCK = 65536
+
+_WHOLE_SPECS = ("model", "system", "traffic")
+_LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp")
+_WORDS = {
+    "deployment.plan": "plan",
+    "deployment.engine": "engine",
+    "deployment.precision": "precision",
+    "deployment.kv_precision": "kv_precision",
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One input that a sweep varies: its path, its values (inside unit, or words), and whether it loops."""
+
+    path: str
+    values: tuple[Any, ...]
+    unit: str = ""
+    loops: bool = False
+
+
+def parse_axis(scenario: Scenario, path: str, written: Any) -> Axis:
+    """Read an axis: ``A:B:N`` (linear, both ends included), ``A:B:N:log``, a list of numbers, or a list of words.
+
+    Raises
+    ------
+    UserError
+        Where the path, a value or the form is wrong.
+    """
+    if path in _WHOLE_SPECS:
+        words = tuple(written.split(",")) if isinstance(written, str) else tuple(written)
+        return Axis(path, _some(path, words), loops=True)
+    where = full_path(scenario, path)
+    old = get(scenario, where)
+    if isinstance(old, bool | str):
+        words = tuple(written.split(",")) if isinstance(written, str) else tuple(map(str, written))
+        return Axis(where, _some(path, words), loops=True)
+    unit = unit_at(scenario, where)
+    values = _numbers(path, written, unit, float(old)) if isinstance(written, str) else tuple(map(float, written))
+    if not all(value == value and abs(value) != float("inf") and value >= 0 for value in values):
+        raise UserError(f"--axis {path}: values must be finite and not negative")
+    whole = where in _LAYOUT
+    if where == "traffic.concurrency" and any(value < 1 for value in values):
+        raise UserError(f"--axis {path}: must be at least 1")
+    if whole and any(value < 1 or value != int(value) for value in values):
+        raise UserError(f"--axis {path}: must be whole numbers of at least 1")
+    # Only GPU layouts are free of the search for the fewest stages, so only theirs broadcast.
+    return Axis(where, _some(path, values), unit, loops=whole and scenario.system.kind != "kernels")
+
+
+def _some(path: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values or any(value == "" for value in values):
+        raise UserError(f"--axis {path}: give at least one value, as A:B:N, A:B:N:log or a,b,c")
+    return values
+
+
+def _numbers(path: str, written: str, unit: str, old: float) -> tuple[float, ...]:
+    parts = written.split(":")
+    try:
+        if len(parts) == 1:
+            return tuple(change(part, unit, old) for part in written.split(","))
+        if len(parts) not in (3, 4) or (len(parts) == 4 and parts[3] != "log"):
+            raise UserError("write A:B:N, A:B:N:log or a,b,c")
+        low, high = (change(part, unit, old) for part in parts[:2])
+        if not parts[2].isdigit() or int(parts[2]) < 1:
+            raise UserError(f"'{parts[2]}' is no number of points")
+        if len(parts) == 3:
+            return tuple(np.linspace(low, high, int(parts[2])).tolist())
+        if low <= 0 or high <= 0:
+            raise UserError("a logarithmic axis needs ends above 0")
+        return tuple(np.geomspace(low, high, int(parts[2])).tolist())
+    except UserError as error:
+        raise UserError(f"--axis {path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of the looping axes: its values, and a prediction over the broadcasting ones."""
+
+    words: Mapping[str, Any]
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The labelled result of a sweep.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+    cells : tuple of Cell
+    assumed : tuple of str
+    """
+
+    axes: tuple[Axis, ...]
+    cells: tuple[Cell, ...]
+    assumed: tuple[str, ...]
+
+    @property
+    def grid(self) -> tuple[Axis, ...]:
+        """The axes that broadcast."""
+        return tuple(axis for axis in self.axes if not axis.loops)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each broadcasting axis."""
+        return tuple(len(axis.values) for axis in self.grid)
+
+    def __len__(self) -> int:
+        return len(self.cells) * int(np.prod(self.shape, dtype=int))
+
+    def columns(self) -> dict[str, str]:
+        """Return the unit of every column of the rows."""
+        found = {axis.path: axis.unit for axis in self.axes}
+        found.update({"plan": "", "tp": "1", "pp": "1", "chips": "1"})
+        found.update({key: _unit_of_metric(key) for key in METRICS})
+        found.update({"fits": "", "max_concurrency": "1", "prefill_limited_by": "", "decode_limited_by": ""})
+        return found
+
+    def blocks(self, size: int = BLOCK) -> Iterator[dict[str, Any]]:
+        """Give the rows as columns, a block at a time, the last axis fastest."""
+        points = int(np.prod(self.shape, dtype=int))
+        for cell in self.cells:
+            for start in range(0, points, size):
+                yield self._block(cell, start, min(start + size, points))
+
+    def _block(self, cell: Cell, start: int, stop: int) -> dict[str, Any]:
+        index = np.unravel_index(np.arange(start, stop), self.shape) if self.shape else ()
+
+        def pick(value: Any) -> Any:
+            array = np.asarray(value)
+            if array.ndim == 0:
+                return np.full(stop - start, array)
+            where = tuple(
+                at if length > 1 else np.zeros_like(at) for at, length in zip(index, array.shape, strict=True)
+            )
+            return array[where]
+
+        columns: dict[str, Any] = {}
+        grid = iter(zip(self.grid, index, strict=True))
+        for axis in self.axes:
+            if axis.loops:
+                columns[axis.path] = np.full(stop - start, cell.words[axis.path], dtype=object)
+            else:
+                numeric, at = next(grid)
+                columns[axis.path] = np.array(numeric.values)[at]
+        answer = cell.prediction
+        plan = answer.scenario.deployment
+        columns["plan"] = np.full(stop - start, plan.plan, dtype=object)
+        columns.update({"tp": pick(plan.tp), "pp": pick(plan.pp), "chips": pick(answer.chips)})
+        columns.update({key: pick(answer.metrics[key]) for key in METRICS})
+        fits = pick(answer.fits)
+        columns.update({"fits": fits, "max_concurrency": pick(answer.max_concurrency)})
+        for phase in ("prefill", "decode"):
+            shares = np.stack([pick(answer.breakdown[phase][cause]) for cause in CAUSES])
+            named = np.array(CAUSES, dtype=object)[np.argmax(np.nan_to_num(shares), axis=0)]
+            columns[f"{phase}_limited_by"] = np.where(fits, named, "")
+        return columns
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame, one row a point."""
+        import pandas as pd
+
+        return pd.concat([pd.DataFrame(block) for block in self.blocks()], ignore_index=True)
+
+    def best(self, metric: str = "output_tokens_per_s") -> dict[str, Any]:
+        """Return the row where a metric is best: least for times, most for rates and utilisations.
+
+        Raises
+        ------
+        UserError
+            Where the metric is unknown or no point fits.
+        """
+        if metric not in METRICS:
+            raise UserError(f"unknown metric '{metric}': expected one of {', '.join(METRICS)}")
+        sign = 1.0 if metric in ("ttft_s", "tpot_s", "request_latency_s") else -1.0
+        best: tuple[float, dict[str, Any]] | None = None
+        for block in self.blocks():
+            values = sign * np.where(block["fits"], block[metric], np.nan)
+            if np.isnan(values).all():
+                continue
+            at = int(np.nanargmin(values))
+            if best is None or values[at] < best[0]:
+                best = float(values[at]), {name: column[at] for name, column in block.items()}
+        if best is None:
+            raise UserError("no point of the sweep fits")
+        return best[1]
+
+    def plot(self, x: str, y: str = "tpot_s", color: str | None = None) -> Any:
+        """Return an Altair line chart of a metric against an axis."""
+        import altair as alt
+
+        if len(self) > 5000:
+            raise UserError(f"a chart of {len(self):,} points is not readable: sweep fewer, or use to_frame()")
+        names = {axis.path.rpartition(".")[2]: axis.path for axis in self.axes}
+        frame = self.to_frame()
+        frame = frame.rename(columns={path: path.replace(".", " ") for path in frame.columns})
+        units = self.columns()
+
+        def field(name: str) -> tuple[str, str]:
+            path = names.get(name, name)
+            if path not in units:
+                raise UserError(f"unknown column '{name}': expected one of {', '.join([*names, *METRICS])}")
+            unit = units[path]
+            return path.replace(".", " "), f"{name} [{unit}]" if unit and unit != "1" else name
+
+        (x_field, x_title), (y_field, y_title) = field(x), field(y)
+        encoding: dict[str, Any] = {
+            "x": alt.X(f"{x_field}:Q", title=x_title),
+            "y": alt.Y(f"{y_field}:Q", title=y_title),
+        }
+        if color is not None:
+            color_field, color_title = field(color)
+            encoding["color"] = alt.Color(f"{color_field}:N", title=color_title)
+        return alt.Chart(frame).mark_line(point=True).encode(**encoding)
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{axis.path} ({len(axis.values)})" for axis in self.axes)
+        return f"Sweep of {len(self):,} points: {sizes}"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().head(20).to_html()) if len(self) <= BLOCK else repr(self)
+
+
+def _unit_of_metric(key: str) -> str:
+    if key.endswith("_per_s") or "_per_s_" in key:
+        return "1/s"
+    return "s" if key.endswith("_s") else "1"
+
+
+def sweep(
+    model: str,
+    on: str,
+    axes: Mapping[str, Any] | Sequence[tuple[str, Any]],
+    options: Options,
+    changes: Sequence[str] = (),
+) -> Sweep:
+    """Evaluate a question over the product of axes.
+
+    Parameters
+    ----------
+    model, on, options, changes
+        The question, as in :func:`perfmodel.question.resolve`; an axis replaces what it names.
+    axes : mapping or sequence of pairs
+        Path and values of each axis, see :func:`parse_axis`.
+
+    Returns
+    -------
+    Sweep
+    """
+    pairs = list(axes.items()) if isinstance(axes, Mapping) else list(axes)
+    if not pairs:
+        raise UserError("a sweep needs at least one --axis PATH=A:B:N or PATH=a,b,c")
+    base = _base(model, on, pairs, options, changes)
+    parsed = tuple(parse_axis(base, path, values) for path, values in pairs)
+    paths = [axis.path for axis in parsed]
+    if len(set(paths)) < len(paths):
+        raise UserError(f"--axis {next(path for path in paths if paths.count(path) > 1)} is given twice")
+    loops = [axis for axis in parsed if axis.loops]
+    grid = [axis for axis in parsed if not axis.loops]
+    cells, assumed = [], base.assumed
+    for combination in itertools.product(*(axis.values for axis in loops)):
+        words = {axis.path: value for axis, value in zip(loops, combination, strict=True)}
+        scenario = _looped(model, on, words, grid, options, changes)
+        assumed = scenario.assumed
+        _check_layouts(scenario, grid)
+        for position, axis in enumerate(grid):
+            shape = [len(axis.values) if place == position else 1 for place in range(len(grid))]
+            scenario = put(scenario, axis.path, np.array(axis.values).reshape(shape))
+        cells.append(Cell(words, evaluate(scenario)))
+    return Sweep(parsed, tuple(cells), tuple(word for word in assumed if not _varied(word, paths)))
+
+
+def _varied(word: str, paths: Sequence[str]) -> bool:
+    """Whether an assumption is about something that the axes vary."""
+    about = {"concurrency": "traffic.concurrency", "precision": "deployment.precision", "DP": "deployment.dp"}
+    about |= {"engine": "deployment.engine", "KV": "deployment.kv_precision", "plan": "deployment.tp"}
+    first = word.split()[0]
+    if first == "traffic":
+        return "traffic" in paths or {"traffic.prompt", "traffic.output"} <= set(paths)
+    return about.get(first) in paths
+
+
+def _first(written: Any) -> Any:
+    return written.split(",")[0].split(":")[0] if isinstance(written, str) else next(iter(written))
+
+
+def _base(model: str, on: str, pairs: list[tuple[str, Any]], options: Options, changes: Sequence[str]) -> Scenario:
+    """Return the question itself, its whole specs and layout taken from the first values of their axes."""
+    words = {path: _first(values) for path, values in pairs if path in _WHOLE_SPECS or path in _WORDS}
+    layout = {path: float(_first(values)) for path, values in pairs if path in _LAYOUT and _is_number(_first(values))}
+    return _looped(model, on, {**words, **layout}, [], options, changes)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _looped(
+    model: str, on: str, words: Mapping[str, Any], grid: list[Axis], options: Options, changes: Sequence[str]
+) -> Scenario:
+    """Return the scenario of one combination of the looping axes."""
+    name, _, rest = on.partition(":")
+    system = words.get("system", name)
+    asked = f"{system}:{rest}" if rest else str(system)
+    given: dict[str, Any] = {option: words[path] for path, option in _WORDS.items() if path in words}
+    given.update({path.rpartition(".")[2]: float(words[path]) for path in _LAYOUT if path in words})
+    given.update({axis.path.rpartition(".")[2]: axis.values[0] for axis in grid if axis.path in _LAYOUT})
+    # The plan must do for the most requests that the sweep asks about.
+    for axis in grid:
+        if axis.path == "traffic.concurrency":
+            given["concurrency"] = max(axis.values)
+    if "traffic" in words:
+        given.update({"traffic": words["traffic"], "prompt": None, "output": None})
+    known = (*_WHOLE_SPECS, *_WORDS, *_LAYOUT)
+    more = [f"{path}={value}" for path, value in words.items() if path not in known]
+    return resolve(words.get("model", model), asked, replace(options, **given), [*changes, *more])
+
+
+def _check_layouts(scenario: Scenario, grid: list[Axis]) -> None:
+    layouts = [axis for axis in grid if axis.path in _LAYOUT]
+    for values in itertools.product(*(axis.values for axis in layouts)):
+        changed = scenario
+        for axis, value in zip(layouts, values, strict=True):
+            changed = put(changed, axis.path, value)
+        check_plan(changed.model, changed.system, changed.deployment)
