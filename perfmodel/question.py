@@ -12,10 +12,8 @@ from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import assign
-from perfmodel.specs.types import PRECISIONS, Deployment, Efficiency, Model, Plan, Scenario, System
+from perfmodel.specs.types import ENGINES, PRECISIONS, Deployment, Efficiency, Model, Plan, Scenario, System
 from perfmodel.specs.units import parse
-
-ENGINES = ("vllm", "trtllm", "sglang", "native")
 
 
 @dataclass(frozen=True)

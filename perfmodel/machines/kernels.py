@@ -187,7 +187,7 @@ def step(scenario: Scenario, work: Work) -> Step:
         compute=compute + compute_part,
         memory=memory + memory_part,
         collective=collective + (plan.pp - 1) * hop,
-        overhead=layers * efficiency.layer_time,
+        overhead=layers * balance * efficiency.layer_time,
         host=efficiency.step_time,
         flops=flops + head.flops,
         bytes_moved=bytes_moved + moved,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,7 +112,6 @@ def _question(answers: Sequence[Prediction]) -> str:
 def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
     """Print answers side by side, with what limits each and what was assumed."""
     from rich import box
-    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -129,7 +129,7 @@ def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
         console.print()
         console.print(Text(heading))
         for line in lines:
-            console.print(Padding(Text(f"- {line}"), (0, 0, 0, 2)))
+            console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
 
 
 def comparison_text(answers: Sequence[Prediction], width: int = 100) -> str:

@@ -99,17 +99,20 @@ def find(kind: str, name: str) -> Path:
     raise UserError(f"unknown {kind} '{name}': {hint}")
 
 
-def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a file's content with ``extends`` resolved, and the file that wrote each path."""
+def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, files.Origin]]:
+    """Return a file's content with ``extends`` resolved, and what wrote each path."""
     content = files.read_yaml(path)
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected a mapping of fields")
     if path in seen:
         raise UserError(f"{path}: extends itself")
     own = dict(content)
+    own.pop("description", None)
+    by = files.Origin(path.name, str(own.pop("source", "")), str(own.pop("kind_of_numbers", "")))
     parent_name = own.pop("extends", None)
+    written = dict.fromkeys(files.paths_written(own), by)
     if parent_name is None:
-        return own, dict.fromkeys(files.paths_written(own), path.name)
+        return own, written
     if not isinstance(parent_name, str) or "/" in parent_name or "\\" in parent_name:
         raise UserError(f"{path}: extends: expected the name of a spec in the same folder or a bundled one")
     beside = path.parent / f"{parent_name}.yaml"
@@ -120,7 +123,7 @@ def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[
         raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
     parent, origin = _raw(parent_path, (*seen, path))
     parent.pop("aliases", None)
-    return files.merge(parent, own), {**origin, **dict.fromkeys(files.paths_written(own), path.name)}
+    return files.merge(parent, own), {**origin, **written}
 
 
 def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
@@ -129,12 +132,10 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
         raw, origin = _raw(path)
     except UserError as error:
         return [str(error)]
-    defaults = (raw.pop("source", ""), raw.pop("kind_of_numbers", ""))
-    raw.pop("description", None)
     found = files.check(raw, kind, path)
     if found:
         return found
-    made, provenance = files.build(kind, raw, origin, defaults)
+    made, provenance = files.build(kind, raw, origin)
     found = [f"{files.place(path, where)}: {message}" for where, message in rules.broken(made)]
     found += files.unsourced(kind, raw, provenance, path)
     if not found and sources:
@@ -149,15 +150,13 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
 
 def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str, Provenance]]:
     raw, origin = _raw(path)
-    defaults = (raw.pop("source", ""), raw.pop("kind_of_numbers", ""))
-    raw.pop("description", None)
     found = files.check(raw, kind, path)
     if found:
         more = f" (and {len(found) - 1} more: perfmodel specs check {path})" if len(found) > 1 else ""
         raise UserError(found[0] + more)
     if prefix:
         origin = {f"{prefix}.{where}": file for where, file in origin.items()}
-    made, provenance = files.build(kind, raw, origin, defaults, prefix)
+    made, provenance = files.build(kind, raw, origin, prefix)
     if not path.is_relative_to(bundled()):
         wrong = problems(path, kind)
         if wrong:

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 from ruamel.yaml import YAML
@@ -225,8 +225,16 @@ def merge(base: Any, over: Any) -> Any:
 # --- building ----------------------------------------------------------------------------------------------------
 
 
+class Origin(NamedTuple):
+    """The file that wrote a path, and the source and kind that it gives its bare numbers."""
+
+    file: str = ""
+    source: str = ""
+    kind: str = ""
+
+
 def build(
-    kind: type[Any], raw: Mapping[str, Any], origin: Mapping[str, str], defaults: tuple[str, str], prefix: str = ""
+    kind: type[Any], raw: Mapping[str, Any], origin: Mapping[str, Origin], prefix: str = ""
 ) -> tuple[Any, dict[str, Provenance]]:
     """Make the dataclass of a validated file, and the provenance of each of its numbers.
 
@@ -237,73 +245,63 @@ def build(
     raw : Mapping
         Content of the file, ``extends`` resolved.
     origin : Mapping
-        File that wrote each path.
-    defaults : tuple of str
-        Source and kind of numbers that are written bare.
+        What wrote each path.
     prefix : str
         Path of this part.
     """
     provenance: dict[str, Provenance] = {}
-    made = _build(kind, raw, origin, defaults, prefix, provenance)
+    made = _build(kind, raw, origin, prefix, provenance)
     return made, provenance
 
 
 def _build(
     annotation: Any,
     raw: Any,
-    origin: Mapping[str, str],
-    defaults: tuple[str, str],
+    origin: Mapping[str, Origin],
     path: str,
     provenance: dict[str, Provenance],
 ) -> Any:
     unit = unit_of(annotation)
     if unit is not None:
-        return _number(raw, unit, origin, defaults, path, provenance)
+        return _number(raw, unit, origin, path, provenance)
     if is_dataclass(annotation):
         kind = typing.cast(type[Any], annotation)
         values = {}
         for entry in fields(kind):
             below = f"{path}.{entry.name}" if path else entry.name
             if entry.name not in _RESERVED and raw.get(entry.name) is not None:
-                values[entry.name] = _build(
-                    hints(kind)[entry.name], raw[entry.name], origin, defaults, below, provenance
-                )
+                values[entry.name] = _build(hints(kind)[entry.name], raw[entry.name], origin, below, provenance)
             elif unit_of(hints(kind)[entry.name]) and entry.default is not MISSING:
                 note = "not given" if entry.default != entry.default else "default"
                 provenance[below] = Provenance("", "unpublished" if note == "not given" else "derived", "", note)
         return kind(**values)
     inner, arguments = get_origin(annotation), get_args(annotation)
     if getattr(inner, "__name__", "") == "Mapping":
-        return {
-            key: _build(arguments[1], value, origin, defaults, f"{path}.{key}", provenance)
-            for key, value in raw.items()
-        }
+        return {key: _build(arguments[1], value, origin, f"{path}.{key}", provenance) for key, value in raw.items()}
     if inner is tuple:
         return tuple(
-            _build(arguments[0], value, origin, defaults, f"{path}.{index}", provenance)
-            for index, value in enumerate(raw)
+            _build(arguments[0], value, origin, f"{path}.{index}", provenance) for index, value in enumerate(raw)
         )
     if inner in (Union, types.UnionType):
         chosen = next(arg for arg in arguments if arg is not type(None))
-        return _build(chosen, raw, origin, defaults, path, provenance)
+        return _build(chosen, raw, origin, path, provenance)
     return raw
 
 
 def _number(
     raw: Any,
     unit: str,
-    origin: Mapping[str, str],
-    defaults: tuple[str, str],
+    origin: Mapping[str, Origin],
     path: str,
     provenance: dict[str, Provenance],
 ) -> float:
     written = raw if isinstance(raw, dict) else {"value": raw}
     value = NAN if written["value"] is None else parse(written["value"], unit)
     bounds = [NAN if written.get(key) is None else parse(written[key], unit) for key in ("low", "high")]
-    kind = "unpublished" if math.isnan(value) else written.get("kind") or defaults[1]
-    file = next((origin[part] for part in _parents(path) if part in origin), "")
-    source = written.get("source", "") if kind == "unpublished" else written.get("source") or defaults[0]
-    provenance[path] = Provenance(source, kind, file, written.get("note", ""), *bounds)
+    by = next((origin[part] for part in _parents(path) if part in origin), Origin())
+    kind = "unpublished" if math.isnan(value) else written.get("kind") or by.kind
+    source = written.get("source", "") if kind == "unpublished" else written.get("source") or by.source
+    provenance[path] = Provenance(source, kind, by.file, written.get("note", ""), *bounds)
     return value
 
 

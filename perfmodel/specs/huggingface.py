@@ -126,7 +126,7 @@ def _shown(value: Any) -> str:
 
 
 def _head_dim(config: _Config, heads: float) -> float:
-    for name in ("head_dim", "attention_head_dim"):
+    for name in ("attention_head_dim", "head_dim"):
         if config.get(name) is not None:
             return config.count(name)
     hidden = config.count("hidden_size")
@@ -678,10 +678,8 @@ def _names(path: Path, raw: Mapping[str, Any]) -> tuple[str, str]:
     cached = next((part for part in folder.parts if part.startswith("models--")), "")
     called = "/".join(cached.split("--", 2)[1:]) or str(raw.get("_name_or_path") or "")
     hf_id = called if re.fullmatch(r"\w[\w.-]*/[\w.-]+", called) else ""
-    if path.name == CONFIG and not cached:
-        name = folder.name
-    else:
-        name = called.rstrip("/").rpartition("/")[2] or path.stem
+    last = called.rstrip("/").rpartition("/")[2] or path.stem
+    name = folder.name if path.name == CONFIG and not cached else last
     return name.casefold() or "model", hf_id
 
 

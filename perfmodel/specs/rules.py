@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from perfmodel.specs.types import EFFICIENCY_OF_KIND, PRECISIONS, TENSOR_CLASSES, Model, System
+from perfmodel.specs.types import EFFICIENCY_OF_KIND, ENGINES, PRECISIONS, TENSOR_CLASSES, Model, System
 
 _MEMORY_OF_KIND = {"kernels": "hbm", "dataflow": "hbm", "sram_pipeline": "sram"}
 
@@ -50,6 +50,11 @@ def _quantised(system: System) -> Iterator[tuple[str, str]]:
         yield "quantised", f"unknown '{system.quantised}', expected linear or all"
 
 
+def _engine(system: System) -> Iterator[tuple[str, str]]:
+    if system.default_engine not in ENGINES:
+        yield "default_engine", f"unknown '{system.default_engine}', expected one of {', '.join(ENGINES)}"
+
+
 def _precision(model: Model) -> Iterator[tuple[str, str]]:
     if model.precision not in PRECISIONS:
         yield "precision", f"unknown '{model.precision}', expected one of {', '.join(PRECISIONS)}"
@@ -76,7 +81,7 @@ def _layers(model: Model) -> Iterator[tuple[str, str]]:
 
 
 _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] = {
-    System: (_known_kind, _memory_of_its_kind, _plans, _rates, _quantised),
+    System: (_known_kind, _memory_of_its_kind, _plans, _rates, _quantised, _engine),
     Model: (_precision, _layers),
 }
 

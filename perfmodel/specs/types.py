@@ -15,6 +15,9 @@ from perfmodel.numerics import NAN, Number
 
 PRECISIONS = ("bf16", "fp16", "fp8", "int8", "fp4", "mxfp4", "int4")
 
+#: Engines that a system may name; ``native`` is what machines that are no GPUs run.
+ENGINES = ("vllm", "trtllm", "sglang", "native")
+
 #: Bytes an element, block scales included: NVFP4 has an FP8 scale for 16, MXFP4 for 32, INT4 an FP16 scale for 128.
 PRECISION_BYTES = {
     "bf16": 2.0,

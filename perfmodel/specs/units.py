@@ -18,6 +18,7 @@ _PREFIX = {
     "n": 1e-9,
     "u": 1e-6,
     "µ": 1e-6,
+    "μ": 1e-6,
     "m": 1e-3,
     "k": 1e3,
     "K": 1e3,
@@ -76,8 +77,9 @@ def unit_factor(text: str) -> tuple[str, float] | None:
     """Return the inside unit and the factor of a written one, or None where it is unknown."""
     if text in ("", "1"):
         return "1", 1.0
-    if text in ("FLOPS", "FLOPs") or (text.endswith("FLOPS") and text[:-5] in _PREFIX):
-        return "FLOP/s", _PREFIX[text.removesuffix("FLOPS").removesuffix("FLOPs")]
+    for rate in ("FLOPS", "FLOPs", "OPS", "OPs"):
+        if text.endswith(rate) and text.removesuffix(rate) in _PREFIX:
+            return "FLOP/s", _PREFIX[text.removesuffix(rate)]
     parts = text.split("/")
     if len(parts) > 2:
         return None

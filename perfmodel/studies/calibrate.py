@@ -292,7 +292,7 @@ def _layer_time(chip: str, engine: str, block: dict[str, Any]) -> dict[str, Any]
     rows = layer_time_rows(chip, engine)
     if not rows:
         return {}
-    efficiency, _ = files.build(KernelsEfficiency, block, {}, ("", ""))
+    efficiency, _ = files.build(KernelsEfficiency, block, {})
     fitted, errors = fit_layer_time(rows, efficiency)
     models = ", ".join(sorted({row["model"] for row in rows}))
     note = _note(errors, f"1 parameter on TPOT of {models} at up to 8 requests at once")
