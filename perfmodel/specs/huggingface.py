@@ -513,10 +513,20 @@ def _storage(config: _Config, layers: list[Layers]) -> tuple[str, tuple[str, ...
     if entry is None:
         return _dtype(config), ("router", "embedding", "head")
     precision = _quantised(entry)
-    kept = {"router", "embedding", "head"} | _kept(config, entry, precision, layers)
+    kept = {"router", "embedding"} | _kept(config, entry, precision, layers)
+    if not _head_is_quantised(config, entry):
+        kept.add("head")
     if entry.get("quant_method") == "mxfp4":
         kept.add("attention")
     return precision, tuple(kind for kind in TENSOR_CLASSES if kind in kept)
+
+
+def _head_is_quantised(config: _Config, entry: _Config) -> bool:
+    """Whether the head is, which only GPTQModel and a list of exceptions without it can say."""
+    if config.flag("tie_word_embeddings"):
+        return False
+    listed = entry.get("config_groups") is not None and entry.get("ignore") is not None
+    return entry.flag("lm_head") or (listed and not any("head" in text for text in _entries(entry)))
 
 
 def _dtype(config: _Config) -> str:
@@ -543,8 +553,10 @@ def _quantised(entry: _Config) -> str:
             raise entry.refusal("dynamic", "modules of several widths are not modelled")
         return _one_of(entry, "bits", {4: "int4", 8: "int8"})
     if method == "bitsandbytes":
-        widths = {"load_in_4bit": "int4", "load_in_8bit": "int8"}
-        return next((width for name, width in widths.items() if entry.flag(name)), "") or _one_of(entry, "bits", {})
+        for name, precision in (("load_in_4bit", "int4"), ("load_in_8bit", "int8")):
+            if entry.flag(name):
+                return precision
+        raise entry.refusal("load_in_4bit", "neither this nor load_in_8bit is true")
     others = dict.fromkeys(("gptq", "awq", "compressed-tensors", "modelopt", "bitsandbytes"), "")
     return _one_of(entry, "quant_method", {**_METHODS, **others})
 

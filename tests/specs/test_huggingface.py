@@ -13,12 +13,15 @@ from perfmodel.specs.types import Sliding
 
 CONFIGS = Path(__file__).parent.parent / "data" / "configs"
 KEPT = ("router", "embedding", "head")
-#: Tensor totals of the safetensors files on Hugging Face; that of Gemma 3 without SigLIP and its projector.
+#: SigLIP of Gemma 3: 27 layers of width 1152, patches of 14 x 14 pixels, 4,096 positions; and the projector.
+LAYER = 4 * 1152 * 1153 + 1152 * 4304 + 4304 + 4304 * 1152 + 1152 + 4 * 1152
+VISION = 27 * LAYER + (14 * 14 * 3 + 1 + 4096 + 2) * 1152 + 1152 * 5376 + 1152
+#: Tensor totals of the safetensors files on Hugging Face.
 CHECKPOINTS = {
     "phi-3-mini-4k": 3_821_079_552,
     "qwen1.5-moe-a2.7b": 14_315_784_192,
     "deepseek-v2-lite": 15_706_484_224,
-    "gemma-3-27b": 27_432_406_640 - 416_866_032 - 1152 * 5376 - 1152,
+    "gemma-3-27b": 27_432_406_640 - VISION,
 }
 #: Bundled models; their YAML is made from other sources where these have one.
 BUNDLED = sorted(
@@ -293,7 +296,13 @@ KIMI = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gat
             "fp8",
             KEPT,
         ),
-        ("llama-3.1-8b", {"quant_method": "compressed-tensors", **grouped(8, "int"), "ignore": []}, "int8", KEPT),
+        (
+            "llama-3.1-8b",
+            {"quant_method": "compressed-tensors", **grouped(8, "int"), "ignore": []},
+            "int8",
+            ("router", "embedding"),
+        ),
+        ("llama-3.2-1b", {"quant_method": "compressed-tensors", **grouped(8, "int"), "ignore": []}, "int8", KEPT),
         ("llama-3.1-8b", {"quant_method": "compressed-tensors", **grouped(4, "int", group_size=128)}, "int4", KEPT),
         ("llama-3.1-8b", {"quant_method": "compressed-tensors", **grouped(4, "float", group_size=16)}, "fp4", KEPT),
         ("llama-3.1-8b", {"quant_method": "compressed-tensors", **grouped(4, "float", group_size=32)}, "mxfp4", KEPT),
@@ -306,7 +315,8 @@ KIMI = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gat
         # GPTQ and AWQ.
         ("llama-3.1-8b", {"quant_method": "awq", "bits": 4, "modules_to_not_convert": None}, "int4", KEPT),
         ("mixtral-8x7b", {"quant_method": "awq", "bits": 4, "modules_to_not_convert": ["gate"]}, "int4", KEPT),
-        ("llama-3.1-8b", {"quant_method": "gptq", "bits": 8, "group_size": 128}, "int8", KEPT),
+        ("llama-3.1-8b", {"quant_method": "gptq", "bits": 8, "lm_head": False}, "int8", KEPT),
+        ("llama-3.1-8b", {"quant_method": "gptq", "bits": 4, "lm_head": True}, "int4", ("router", "embedding")),
         (
             "qwen3-30b-a3b",
             {"quant_method": "gptq", "bits": 4, "dynamic": {r"-:.*self_attn.*": {}}},
@@ -365,7 +375,7 @@ def test_what_only_some_layers_leave_unquantised_is_noted(tmp_path):
         ({"quant_method": ["fp8"]}, "quant_method", 'unknown ["fp8"]'),
         ({"quant_method": "gptq", "bits": 3}, "bits", "unknown 3, expected one of 4, 8"),
         ({"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*down.*": {"bits": 8}}}, "dynamic", "several widths"),
-        ({"quant_method": "bitsandbytes"}, "load_in_4bit", "true"),
+        ({"quant_method": "bitsandbytes"}, "load_in_4bit", "neither this nor load_in_8bit"),
         ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quant_algo", 'unknown "MIXED_PRECISION"'),
         ({"quant_method": "compressed-tensors"}, "config_groups", "found none"),
         ({"quant_method": "compressed-tensors", **grouped(2, "int")}, "config_groups.group_0.weights", "2 bits of int"),
