@@ -244,6 +244,7 @@ def resolve(
     if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
+    warnings = [*warnings, *catalog.model_notes(architecture)]
     assumed = []
     if options.engine is None:
         assumed.append(f"engine {engine}, the default of {system.name}")

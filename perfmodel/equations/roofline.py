@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, maximum, minimum, switch_at
+from perfmodel.numerics import Number, log, maximum, minimum, switch_at
 
 _ROOFLINE = "Williams et al. 2009, doi:10.1145/1498765.1498785"
 _DATAFLOW = "Dataflow Is All You Need (MLSys 2026)"
@@ -110,6 +110,31 @@ def memory_time(*, bytes_moved: Number, bandwidth: Number, efficiency: Number) -
         Time [s].
     """
     return bytes_moved / (bandwidth * efficiency)
+
+
+@equation(
+    symbol=r"t_{ramp}",
+    unit="s",
+    source="splitting and merging a cache of many blocks; fitted",
+)
+def attention_ramp(*, growth: Number, moved: Number, block: Number) -> Any:
+    r"""Time by which a decode-attention kernel outlasts its traffic, beyond its fixed time.
+
+    Parameters
+    ----------
+    growth : Number
+        Time each time that the blocks double [s].
+    moved : Number
+        Cache bytes that the chip reads [B].
+    block : Number
+        Cache bytes of a block [B].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return growth * log(1 + moved / block) / log(2.0)
 
 
 @equation(symbol=r"t_{c|}", unit="s", source=_ROOFLINE)

@@ -57,7 +57,8 @@ def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, An
     assert hbm is not None
     if operator.kind == "attention":
         rate = system.computes_as["bf16"]
-        compute_efficiency, memory_efficiency = efficiency.attention_compute, efficiency.attention_memory
+        compute_efficiency = efficiency.attention_compute
+        memory_efficiency = efficiency.attention_memory[cache_kind(operator.precision)]
     else:
         rate = system.computes_as[operator.precision]
         compute_efficiency, memory_efficiency = efficiency.gemm_compute[rate], efficiency.gemm_memory[rate]
@@ -73,6 +74,25 @@ def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, An
         roofline.compute_bound_time(compute=compute, memory=memory),
         roofline.memory_bound_time(compute=compute, memory=memory),
         moved * plan.tp,
+    )
+
+
+#: Cache bytes of a block of decode attention, the unit in which its growth was fitted.
+ATTENTION_BLOCK = 2.0**19
+
+
+def cache_kind(precision: str) -> str:
+    """Return which of the two measured cache precisions stands for one."""
+    return "bf16" if precision in ("bf16", "fp16") else "fp8"
+
+
+def ramp_time(scenario: Scenario, operator: Operator) -> Any:
+    """Time that an attention kernel takes beyond traffic and fixed time [s]."""
+    efficiency = cast(KernelsEfficiency, scenario.system.efficiency)
+    return roofline.attention_ramp(
+        growth=efficiency.attention_growth[cache_kind(operator.precision)],
+        moved=operator.cache / operator.cache_shards,
+        block=ATTENTION_BLOCK,
     )
 
 
@@ -160,12 +180,15 @@ def step(scenario: Scenario, work: Work) -> Step:
     compute: Any = 0.0
     memory: Any = 0.0
     collective: Any = 0.0
+    ramp: Any = 0.0
     flops: Any = 0.0
     bytes_moved: Any = 0.0
     for run in model.layers:
         for operator in layer_operators(scenario, run, work):
             with scope(operator.name):
                 compute_part, memory_part, moved = operator_times(scenario, operator)
+                if operator.kind == "attention":
+                    ramp = ramp + operator.count * balance * ramp_time(scenario, operator)
                 if operator.all_reduce is not None or operator.exchange is not None:
                     collective = collective + operator.count * balance * collective_time(scenario, operator)
             compute = compute + operator.count * balance * compute_part
@@ -187,7 +210,7 @@ def step(scenario: Scenario, work: Work) -> Step:
         compute=compute + compute_part,
         memory=memory + memory_part,
         collective=collective + (plan.pp - 1) * hop,
-        overhead=layers * balance * efficiency.layer_time,
+        overhead=layers * balance * efficiency.layer_time + ramp,
         host=efficiency.step_time,
         flops=flops + head.flops,
         bytes_moved=bytes_moved + moved,

@@ -184,6 +184,13 @@ def load_model(name: str) -> Model:
     return replace(cast(Model, model), provenance=provenance)
 
 
+def model_notes(model: Model) -> list[str]:
+    """Return what the reader of a Hugging Face configuration left out or took on trust."""
+    # What was worked out from several fields explains itself; what concerns the whole file stands on every number.
+    notes = [entry.note for entry in model.provenance.values() if entry.kind == "datasheet" and entry.note]
+    return [f"{model.name}: {note}" for note in dict.fromkeys(part for note in notes for part in note.split("; "))]
+
+
 def load_traffic(name: str) -> Traffic:
     """Load a traffic by name or path."""
     traffic, provenance = _load(find("traffic", name), Traffic)

@@ -8,6 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
+from perfmodel.specs.huggingface import is_config
 from perfmodel.specs.types import EFFICIENCY_OF_KIND, Model, System, Traffic
 
 
@@ -39,6 +40,9 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
     problems: list[str] = []
     for path in chosen:
         try:
+            if is_config(str(path)):
+                catalog.load_model(str(path))
+                continue
             problems += catalog.problems(path, _dataclass(path))
         except UserError as error:
             problems.append(str(error))

@@ -62,7 +62,8 @@ class _Config:
         self.derived = {"norms": "by model_type", "matrices": "by model_type", "count": "layers that are alike"}
 
     def refusal(self, name: str, problem: str) -> UserError:
-        return UserError(f"{self.path}: {self.where}{name}: {problem}")
+        line = " ".join(f"{self.where}{name}: {problem}".split())
+        return UserError(f"{self.path}: {line}")
 
     def note(self, text: str) -> None:
         if text not in self.notes:

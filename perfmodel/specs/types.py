@@ -301,7 +301,8 @@ class KernelsEfficiency:
 
     gemm_memory: Mapping[str, Share]
     gemm_compute: Mapping[str, Share]
-    attention_memory: Share
+    attention_memory: Mapping[str, Share]
+    attention_growth: Mapping[str, Seconds]
     attention_compute: Share
     layer_time: Seconds
     step_time: Seconds

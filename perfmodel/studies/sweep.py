@@ -7,7 +7,8 @@ gives the same numbers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -289,11 +290,70 @@ def sweep(
         scenario = _looped(model, on, words, grid, options, changes)
         assumed = scenario.assumed
         _check_layouts(scenario, grid)
-        for position, axis in enumerate(grid):
-            shape = [len(axis.values) if place == position else 1 for place in range(len(grid))]
-            scenario = put(scenario, axis.path, np.array(axis.values).reshape(shape))
-        cells.append(Cell(words, evaluate(scenario)))
+        cells.append(Cell(words, evaluate_grid(scenario, {axis.path: axis.values for axis in grid})))
     return Sweep(parsed, tuple(cells), tuple(word for word in assumed if not _varied(word, paths)))
+
+
+def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collection[str] = METRICS) -> Prediction:
+    """Evaluate the product of numeric axes, a block at a time.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    axes : mapping of str to sequence of float
+        Values by full path, each on an axis of its own.
+    wanted : collection of str
+        Metrics to work out.
+
+    Returns
+    -------
+    Prediction
+        Its arrays carry only the axes they depend on.
+
+    Notes
+    -----
+    Blocks of 64 ki points stay in a processor's cache; whole arrays of millions are limited by main memory.
+    """
+    paths, lengths = list(axes), [len(values) for values in axes.values()]
+    if not paths:
+        return evaluate(scenario, wanted)
+    # Cutting the outermost axis leaves the inner loops long.
+    cut = next((position for position, length in enumerate(lengths) if length > 1), 0)
+    count = math.ceil(math.prod(lengths) / BLOCK)
+    pieces = np.array_split(np.asarray(axes[paths[cut]], dtype=float), min(count, lengths[cut]))
+    answers = []
+    for piece in pieces:
+        placed = scenario
+        for position, path in enumerate(paths):
+            values = piece if position == cut else np.asarray(axes[path], dtype=float)
+            placed = put(placed, path, values.reshape([-1 if place == position else 1 for place in range(len(paths))]))
+        answers.append(evaluate(placed, wanted))
+    if len(answers) == 1:
+        return answers[0]
+
+    def join(parts: Sequence[Any]) -> Any:
+        first = parts[0]
+        if isinstance(first, Mapping):
+            return {key: join([part[key] for part in parts]) for key in first}
+        # An array without extent along the split axis is the same in every block, but for a block of one point.
+        lengths_along = [np.shape(part)[cut] if np.ndim(part) else 1 for part in parts]
+        if lengths_along == [len(piece) for piece in pieces] and np.ndim(first):
+            joined = np.concatenate(parts, axis=cut)
+            if joined.shape[cut] == lengths[cut]:
+                return joined
+        return first
+
+    fields = ("metrics", "breakdown", "memory", "max_concurrency", "fits", "chips")
+    whole = {name: join([getattr(answer, name) for answer in answers]) for name in fields}
+    return replace(answers[0], scenario=_placed(scenario, axes), **whole)
+
+
+def _placed(scenario: Scenario, axes: Mapping[str, Any]) -> Scenario:
+    """Return a scenario with each axis as an array on a dimension of its own."""
+    for position, (path, values) in enumerate(axes.items()):
+        shape = [-1 if place == position else 1 for place in range(len(axes))]
+        scenario = put(scenario, path, np.asarray(values, dtype=float).reshape(shape))
+    return scenario
 
 
 def _varied(word: str, paths: Sequence[str]) -> bool:
