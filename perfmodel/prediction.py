@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.equations import collectives, memory, serving
 from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
-from perfmodel.serving.steady import Steady, bandwidth_utilisation, flops_utilisation, steady_state
+from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
 from perfmodel.specs.types import Model, Scenario, SramEfficiency
 from perfmodel.specs.units import show
@@ -32,6 +32,9 @@ METRICS = (
     "mfu",
     "mbu",
 )
+
+#: What :func:`evaluate` works out unless told otherwise.
+ALL = (*METRICS, "breakdown")
 
 
 @dataclass(frozen=True)
@@ -180,21 +183,21 @@ def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dic
         return {key: serving.where_it_fits(cap=steady.fit.cap, value=forms[key]()) for key in METRICS if key in wanted}
 
 
-def evaluate(scenario: Scenario, wanted: Collection[str] = METRICS) -> Prediction:
+def evaluate(scenario: Scenario, wanted: Collection[str] = ALL) -> Prediction:
     """Return the numbers of a scenario without words: floats, arrays or traced nodes.
 
     Parameters
     ----------
     scenario : Scenario
     wanted : collection of str
-        Metrics to work out; on large arrays the others are not worth their time.
+        Metrics to work out, and ``breakdown``; on large arrays the others are not worth their time.
     """
     steady = steady_state(scenario)
     held = steady.fit
     return Prediction(
         scenario=scenario,
         metrics=_metrics(scenario, steady, wanted),
-        breakdown=steady.breakdown,
+        breakdown=breakdown(steady) if "breakdown" in wanted else {},
         memory={
             "capacity": held.capacity,
             "weights": held.weights,

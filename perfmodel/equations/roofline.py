@@ -137,6 +137,23 @@ def attention_ramp(*, growth: Number, moved: Number, block: Number) -> Any:
     return growth * log(1 + moved / block) / log(2.0)
 
 
+@equation(symbol=r"t_{op}", unit="s", source=_ROOFLINE)
+def operator_time(*, compute: Number, memory: Number) -> Any:
+    r"""Time of an operator whose arithmetic and traffic overlap.
+
+    Parameters
+    ----------
+    compute, memory : Number
+        The two times that overlap [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(compute, memory)
+
+
 @equation(symbol=r"t_{c|}", unit="s", source=_ROOFLINE)
 def compute_bound_time(*, compute: Number, memory: Number) -> Any:
     r"""Time of an operator if arithmetic decides it, else 0.

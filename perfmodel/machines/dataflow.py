@@ -10,13 +10,23 @@ from __future__ import annotations
 from typing import Any, cast
 
 from perfmodel.equations import pipeline, roofline
-from perfmodel.machines.operators import Operator, Pass, Step, Work, head_operator, layer_count, layer_operators
+from perfmodel.machines.operators import (
+    Operator,
+    Overlap,
+    Pass,
+    Step,
+    Work,
+    busy_time,
+    head_operator,
+    layer_count,
+    layer_operators,
+)
 from perfmodel.specs.types import DataflowEfficiency, Scenario
 from perfmodel.trace import scope
 
 
-def _fused(scenario: Scenario, operators: list[Operator]) -> tuple[Any, Any, Any, Any]:
-    """Return compute- and memory-bound time of operators that overlap [s], their FLOPs and their bytes."""
+def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[Overlap, Any, Any]:
+    """Return operators that overlap as one, so many times over, their FLOPs and their bytes."""
     system, tp = scenario.system, scenario.deployment.tp
     efficiency = cast(DataflowEfficiency, system.efficiency)
     hbm = system.memory.hbm
@@ -36,12 +46,7 @@ def _fused(scenario: Scenario, operators: list[Operator]) -> tuple[Any, Any, Any
         # Activations flow from unit to unit without passing through memory.
         moved = moved + operator.weights + operator.cache
     memory = roofline.memory_time(bytes_moved=moved / tp, bandwidth=hbm.bandwidth, efficiency=efficiency.memory)
-    return (
-        roofline.compute_bound_time(compute=compute, memory=memory),
-        roofline.memory_bound_time(compute=compute, memory=memory),
-        flops,
-        moved,
-    )
+    return Overlap(count, compute, memory), flops, moved
 
 
 def step(scenario: Scenario, work: Work) -> Step:
@@ -53,19 +58,18 @@ def step(scenario: Scenario, work: Work) -> Step:
     model = scenario.model
     efficiency = cast(DataflowEfficiency, scenario.system.efficiency)
     layers = layer_count(model)
-    compute: Any = 0.0
-    memory: Any = 0.0
+    overlaps: list[Overlap] = []
     flops: Any = 0.0
     moved: Any = 0.0
     for run in model.layers:
         with scope("decoder"):
-            compute_part, memory_part, flops_part, moved_part = _fused(scenario, layer_operators(scenario, run, work))
-        compute = compute + run.count * compute_part
-        memory = memory + run.count * memory_part
+            overlap, flops_part, moved_part = _fused(scenario, layer_operators(scenario, run, work), run.count)
+        overlaps.append(overlap)
         flops = flops + run.count * flops_part
         moved = moved + run.count * moved_part
     with scope("head"):
-        compute_part, memory_part, flops_part, moved_part = _fused(scenario, [head_operator(scenario, work)])
+        overlap, flops_part, moved_part = _fused(scenario, [head_operator(scenario, work)], 1.0)
+    overlaps.append(overlap)
     fills: Any = 1.0
     if not efficiency.batch_streaming:
         fills = pipeline.exposed_warm_ups(layers=layers, sequences=work[0].sequences)
@@ -74,8 +78,8 @@ def step(scenario: Scenario, work: Work) -> Step:
     if efficiency.schedule_offloading:
         host = host / efficiency.offloaded_tokens
     return Step(
-        compute=compute + compute_part,
-        memory=memory + memory_part,
+        busy=busy_time(overlaps),
+        overlaps=tuple(overlaps),
         overhead=overhead,
         host=host,
         flops=flops + flops_part,

@@ -13,9 +13,11 @@ from perfmodel.equations import collectives, pipeline, roofline, transformer
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
     Operator,
+    Overlap,
     Pass,
     Step,
     Work,
+    busy_time,
     head_operator,
     layer_count,
     layer_operators,
@@ -49,8 +51,8 @@ def stage_link(system: System) -> Link:
     return system.link if unpublished else system.network
 
 
-def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
-    """Return the compute-bound and the memory-bound time of one kernel [s], and the bytes it moves on all chips."""
+def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Any]:
+    """Return arithmetic and traffic of one kernel, so many times over, and the bytes it moves on all chips."""
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     hbm = system.memory.hbm
@@ -68,11 +70,12 @@ def operator_times(scenario: Scenario, operator: Operator) -> tuple[Any, Any, An
     if operator.exchange is not None:
         fullest = transformer.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
         flops, moved = flops * fullest, moved * fullest
-    compute = roofline.compute_time(flops=flops, peak=system.rates[rate], efficiency=compute_efficiency)
-    memory = roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency)
     return (
-        roofline.compute_bound_time(compute=compute, memory=memory),
-        roofline.memory_bound_time(compute=compute, memory=memory),
+        Overlap(
+            count,
+            roofline.compute_time(flops=flops, peak=system.rates[rate], efficiency=compute_efficiency),
+            roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency),
+        ),
         moved * plan.tp,
     )
 
@@ -177,27 +180,27 @@ def step(scenario: Scenario, work: Work) -> Step:
     efficiency = cast(KernelsEfficiency, system.efficiency)
     layers = layer_count(model)
     balance = pipeline.layers_per_stage(layers=layers, stages=plan.pp) * plan.pp / layers
-    compute: Any = 0.0
-    memory: Any = 0.0
+    overlaps: list[Overlap] = []
     collective: Any = 0.0
     ramp: Any = 0.0
     flops: Any = 0.0
     bytes_moved: Any = 0.0
     for run in model.layers:
         for operator in layer_operators(scenario, run, work):
+            repeated = operator.count * balance
             with scope(operator.name):
-                compute_part, memory_part, moved = operator_times(scenario, operator)
+                overlap, moved = kernel(scenario, operator, repeated)
                 if operator.kind == "attention":
-                    ramp = ramp + operator.count * balance * ramp_time(scenario, operator)
+                    ramp = ramp + repeated * ramp_time(scenario, operator)
                 if operator.all_reduce is not None or operator.exchange is not None:
-                    collective = collective + operator.count * balance * collective_time(scenario, operator)
-            compute = compute + operator.count * balance * compute_part
-            memory = memory + operator.count * balance * memory_part
+                    collective = collective + repeated * collective_time(scenario, operator)
+            overlaps.append(overlap)
             flops = flops + operator.count * operator.flops
             bytes_moved = bytes_moved + operator.count * moved
     head = head_operator(scenario, work)
     with scope("head"):
-        compute_part, memory_part, moved = operator_times(scenario, head)
+        overlap, moved = kernel(scenario, head, 1.0)
+    overlaps.append(overlap)
     with scope("stages"):
         tokens = work[0].sequences * work[0].tokens
         hop = collectives.hop_time(
@@ -207,8 +210,8 @@ def step(scenario: Scenario, work: Work) -> Step:
             bandwidth=stage_link(system).bandwidth_per_direction * plan.tp,
         )
     return Step(
-        compute=compute + compute_part,
-        memory=memory + memory_part,
+        busy=busy_time(overlaps),
+        overlaps=tuple(overlaps),
         collective=collective + (plan.pp - 1) * hop,
         overhead=layers * balance * efficiency.layer_time + ramp,
         host=efficiency.step_time,

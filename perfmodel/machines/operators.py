@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.equations import memory, transformer
+from perfmodel.equations import memory, roofline, transformer
 from perfmodel.numerics import Number, maximum, minimum
 from perfmodel.specs.types import PRECISION_BYTES, Attention, Layers, LinearAttention, Mamba2, Mla, Model, Scenario
 from perfmodel.trace import scope
@@ -81,11 +81,24 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Step:
-    """Time of a forward step by cause [s], and what it did on all chips together."""
+class Overlap:
+    """Arithmetic and traffic that overlap, so many times over [s]."""
 
-    compute: Any = 0.0
-    memory: Any = 0.0
+    count: Any
+    compute: Any
+    memory: Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """Time of a forward step by cause [s], and what it did on all chips together.
+
+    ``busy`` is the time of all overlaps; to which side each of them goes is worked out only when asked for.
+    """
+
+    busy: Any = 0.0
+    overlaps: tuple[Overlap, ...] = ()
+    imbalance: Any = 0.0
     collective: Any = 0.0
     overhead: Any = 0.0
     host: Any = 0.0
@@ -94,9 +107,29 @@ class Step:
     sequences: Any = 1.0
 
     @property
+    def compute(self) -> Any:
+        """Seconds of the operators that arithmetic decides."""
+        return total(
+            part.count * roofline.compute_bound_time(compute=part.compute, memory=part.memory) for part in self.overlaps
+        )
+
+    @property
+    def memory(self) -> Any:
+        """Seconds of the operators that traffic decides, and of stages that wait for a slower one's traffic."""
+        bound = total(
+            part.count * roofline.memory_bound_time(compute=part.compute, memory=part.memory) for part in self.overlaps
+        )
+        return bound + self.imbalance
+
+    @property
     def time(self) -> Any:
         """Seconds of the whole step."""
-        return self.compute + self.memory + self.collective + self.overhead + self.host
+        return self.busy + self.imbalance + self.collective + self.overhead + self.host
+
+
+def busy_time(overlaps: Iterable[Overlap]) -> Any:
+    """Return the time of overlaps, each as long as its slower side [s]."""
+    return total(part.count * roofline.operator_time(compute=part.compute, memory=part.memory) for part in overlaps)
 
 
 def total(values: Iterable[Any]) -> Any:

@@ -6,15 +6,18 @@ collective that its matrix product does not cover, plus the overhead a layer tha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from perfmodel.equations import collectives, memory, pipeline, roofline
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
     Operator,
+    Overlap,
     Pass,
     Step,
     Work,
+    busy_time,
     head_operator,
     layer_count,
     layer_operators,
@@ -50,8 +53,8 @@ def _streamed(operator: Operator) -> Any:
     return weights + operator.cache
 
 
-def _operator(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
-    """Return compute-bound, memory-bound and exposed collective time of one operator [s]."""
+def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Any]:
+    """Return arithmetic and SRAM stream of one operator, so many times over, and its exposed collective [s]."""
     system, tp = scenario.system, scenario.deployment.tp
     efficiency = cast(SramEfficiency, system.efficiency)
     sram = system.memory.sram
@@ -65,8 +68,6 @@ def _operator(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
     stream = roofline.memory_time(
         bytes_moved=_streamed(operator) / tp, bandwidth=sram.bandwidth, efficiency=efficiency.memory
     )
-    compute_part = roofline.compute_bound_time(compute=compute, memory=stream)
-    memory_part = roofline.memory_bound_time(compute=compute, memory=stream)
     exposed: Any = 0.0
     if operator.all_reduce is not None:
         exposed = collectives.exposed_collective(
@@ -76,9 +77,9 @@ def _operator(scenario: Scenario, operator: Operator) -> tuple[Any, Any, Any]:
                 bandwidth=efficiency.all_reduce_bandwidth,
                 exponent=efficiency.all_reduce_exponent,
             ),
-            hidden_behind=compute_part + memory_part,
+            hidden_behind=roofline.operator_time(compute=compute, memory=stream),
         )
-    return compute_part, memory_part, exposed
+    return Overlap(count, compute, stream), exposed
 
 
 def beat(scenario: Scenario, work: Work) -> Step:
@@ -94,32 +95,31 @@ def beat(scenario: Scenario, work: Work) -> Step:
     ends = end_stages(scenario)
     layers = layer_count(model)
     share = pipeline.layers_per_stage(layers=layers, stages=plan.pp - ends) / layers
-    compute: Any = 0.0
-    stream: Any = 0.0
+    overlaps: list[Overlap] = []
     collective: Any = 0.0
     flops: Any = 0.0
     moved: Any = 0.0
     for run in model.layers:
         operators = layer_operators(scenario, run, timed)
         for operator in operators:
+            repeated = operator.count * share
             with scope(operator.name):
-                compute_part, memory_part, exposed = _operator(scenario, operator)
-            compute = compute + operator.count * share * compute_part
-            stream = stream + operator.count * share * memory_part
-            collective = collective + operator.count * share * exposed
+                overlap, exposed = _operator(scenario, operator, repeated)
+            overlaps.append(overlap)
+            collective = collective + repeated * exposed
         for operator in operators if timed is work else layer_operators(scenario, run, work):
             flops = flops + operator.count * operator.flops
             moved = moved + operator.count * _streamed(operator)
+    busy = busy_time(overlaps)
     overhead = layers * share * efficiency.layer_overhead
     head = head_operator(scenario, work)
     with scope("head"):
-        compute_part, memory_part, _ = _operator(scenario, head)
-        excess = pipeline.stage_excess(
-            layers=compute + stream + collective + overhead, head=(compute_part + memory_part) / ends
-        )
+        overlap, _ = _operator(scenario, head, 1.0)
+        excess = pipeline.stage_excess(layers=busy + collective + overhead, head=busy_time([overlap]) / ends)
     return Step(
-        compute=compute,
-        memory=stream + excess,
+        busy=busy,
+        overlaps=tuple(overlaps),
+        imbalance=excess,
         collective=collective,
         overhead=overhead,
         flops=flops + head.flops,
@@ -147,14 +147,14 @@ def _hops(scenario: Scenario, tokens: Any) -> Any:
 
 
 def _beats(step: Step, beats: Any, hops: Any) -> Step:
-    return Step(
-        compute=beats * step.compute,
-        memory=beats * step.memory,
+    """Return a step that lasts so many beats and the hops between the stages."""
+    return replace(
+        step,
+        busy=beats * step.busy,
+        overlaps=tuple(replace(part, count=beats * part.count) for part in step.overlaps),
+        imbalance=beats * step.imbalance,
         collective=beats * step.collective + hops,
         overhead=beats * step.overhead,
-        flops=step.flops,
-        bytes_moved=step.bytes_moved,
-        sequences=step.sequences,
     )
 
 
@@ -186,14 +186,9 @@ def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tupl
         with scope("decode_only"):
             alone = beat(scenario, (Pass(others, 1.0, context, decoding=True),))
         latency = _beats(mixed, chunks + plan.pp - 1, _hops(scenario, chunk))
-    return (
-        Step(
-            compute=latency.compute,
-            memory=latency.memory,
-            collective=latency.collective,
-            overhead=latency.overhead,
-            flops=chunks * (mixed.flops - alone.flops),
-            bytes_moved=chunks * (mixed.bytes_moved - shared * alone.bytes_moved),
-        ),
-        chunks * maximum(0.0, mixed.time - shared * alone.time),
+    taken = replace(
+        latency,
+        flops=chunks * (mixed.flops - alone.flops),
+        bytes_moved=chunks * (mixed.bytes_moved - shared * alone.bytes_moved),
     )
+    return taken, chunks * maximum(0.0, mixed.time - shared * alone.time)

@@ -7,7 +7,6 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog
-from perfmodel.specs.huggingface import is_config
 from perfmodel.specs.paths import quantities
 from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import show
@@ -15,7 +14,7 @@ from perfmodel.specs.units import show
 
 def _load(name: str, engine: str | None) -> Any:
     """Return the system, model or traffic of a name; a system wins over a model of the same name."""
-    if is_config(name):
+    if catalog.is_config(name):
         return catalog.load_model(name)
     errors = []
     for kind in catalog.FOLDERS:

@@ -40,8 +40,8 @@ class Steady:
         Requests in service in one replica.
     prefill, decode : Step
         One prefill and one step between tokens.
-    breakdown : mapping
-        Seconds by cause of ``prefill`` (adding up to TTFT) and ``decode`` (to TPOT).
+    waits : mapping
+        Seconds that a ``prefill`` waits (part of TTFT) and a ``decode`` step (part of TPOT).
     """
 
     ttft: Any
@@ -53,7 +53,7 @@ class Steady:
     running: Any
     prefill: Step
     decode: Step
-    breakdown: Mapping[str, Mapping[str, Any]]
+    waits: Mapping[str, Any]
 
 
 def chips(scenario: Scenario) -> Any:
@@ -107,7 +107,7 @@ def steady_state(scenario: Scenario) -> Steady:
         running=running,
         prefill=first,
         decode=step,
-        breakdown={"prefill": _by_cause(first, wait), "decode": _by_cause(step, interference)},
+        waits={"prefill": wait, "decode": interference},
     )
 
 
@@ -125,5 +125,10 @@ def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
     return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak)
 
 
-def _by_cause(step: Step, wait: Any) -> dict[str, Any]:
-    return {cause: wait if cause == "wait" else getattr(step, cause) for cause in CAUSES}
+def breakdown(steady: Steady) -> dict[str, dict[str, Any]]:
+    """Return seconds by cause of ``prefill``, adding up to TTFT, and of ``decode``, adding up to TPOT."""
+    found = {}
+    for phase, step in (("prefill", steady.prefill), ("decode", steady.decode)):
+        with scope(f"{phase}_causes"):
+            found[phase] = {cause: steady.waits[phase] if cause == "wait" else getattr(step, cause) for cause in CAUSES}
+    return found

@@ -10,13 +10,14 @@ import difflib
 import functools
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from perfmodel.errors import UserError
-from perfmodel.specs import files, huggingface, rules
+from perfmodel.specs import files, rules
 from perfmodel.specs.types import EFFICIENCY_OF_KIND, Model, Provenance, System, Traffic
 
 #: Kind of spec: (folder, dataclass).
@@ -65,8 +66,7 @@ def make_index(kind: str) -> dict[str, str]:
 
 
 def _index(kind: str) -> dict[str, str]:
-    path = bundled() / FOLDERS[kind][0] / INDEX
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    return _read_index(bundled() / FOLDERS[kind][0])["names"]
 
 
 def find(kind: str, name: str) -> Path:
@@ -99,6 +99,17 @@ def find(kind: str, name: str) -> Path:
     raise UserError(f"unknown {kind} '{name}': {hint}")
 
 
+def _parent(path: Path, parent_name: str) -> Path:
+    """Return the file that a file extends: beside it, or bundled."""
+    beside = path.parent / f"{parent_name}.yaml"
+    parent_path = beside if beside.is_file() else bundled() / path.parent.name / f"{parent_name}.yaml"
+    if not parent_path.is_file():
+        parent_path = bundled() / FOLDERS["system"][0] / f"{parent_name}.yaml"
+    if not parent_path.is_file():
+        raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
+    return parent_path
+
+
 def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, files.Origin]]:
     """Return a file's content with ``extends`` resolved, and what wrote each path."""
     content = files.read_yaml(path)
@@ -115,15 +126,35 @@ def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[
         return own, written
     if not isinstance(parent_name, str) or "/" in parent_name or "\\" in parent_name:
         raise UserError(f"{path}: extends: expected the name of a spec in the same folder or a bundled one")
-    beside = path.parent / f"{parent_name}.yaml"
-    parent_path = beside if beside.is_file() else bundled() / path.parent.name / f"{parent_name}.yaml"
-    if not parent_path.is_file():
-        parent_path = bundled() / FOLDERS["system"][0] / f"{parent_name}.yaml"
-    if not parent_path.is_file():
-        raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
-    parent, origin = _raw(parent_path, (*seen, path))
+    parent, origin = _raw(_parent(path, parent_name), (*seen, path))
     parent.pop("aliases", None)
     return files.merge(parent, own), {**origin, **written}
+
+
+def _chain(path: Path) -> list[Path]:
+    """Return a file and those that it extends, one after the other."""
+    raw = files.read_yaml(path)
+    parent = raw.get("extends")
+    return [path, *_chain(_parent(path, parent))] if parent else [path]
+
+
+def _checksum(path: Path) -> int:
+    return zlib.crc32(path.read_bytes())
+
+
+def _is_checked(path: Path) -> bool:
+    """Whether a bundled file is, byte for byte, the one that was checked when its index was made."""
+    if not path.is_relative_to(bundled()):
+        return False
+    return bool(_read_index(path.parent)["checked"].get(path.name) == _checksum(path))
+
+
+@functools.cache
+def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / INDEX
+    if not path.is_file():
+        return {"names": {}, "checked": {}}
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
@@ -132,7 +163,9 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
         raw, origin = _raw(path)
     except UserError as error:
         return [str(error)]
-    found = files.check(raw, kind, path)
+    from perfmodel.specs import schema
+
+    found = schema.check(raw, kind, path)
     if found:
         return found
     made, provenance = files.build(kind, raw, origin)
@@ -150,19 +183,14 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
 
 def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str, Provenance]]:
     raw, origin = _raw(path)
-    found = files.check(raw, kind, path)
-    if found:
-        more = f" (and {len(found) - 1} more: perfmodel specs check {path})" if len(found) > 1 else ""
-        raise UserError(found[0] + more)
-    if prefix:
-        origin = {f"{prefix}.{where}": file for where, file in origin.items()}
-    made, provenance = files.build(kind, raw, origin, prefix)
-    if not path.is_relative_to(bundled()):
+    if not all(_is_checked(part) for part in _chain(path)):
         wrong = problems(path, kind)
         if wrong:
             more = f" (and {len(wrong) - 1} more: perfmodel specs check {path})" if len(wrong) > 1 else ""
             raise UserError(wrong[0] + more)
-    return made, provenance
+    if prefix:
+        origin = {f"{prefix}.{where}": file for where, file in origin.items()}
+    return files.build(kind, raw, origin, prefix)
 
 
 @functools.cache
@@ -176,9 +204,16 @@ def load_sources() -> dict[str, dict[str, Any]]:
     return merged
 
 
+def is_config(name: str) -> bool:
+    """Whether a name is a path of a ``config.json``, or of a folder that holds one."""
+    return name.endswith(".json") or (Path(name) / "config.json").is_file()
+
+
 def load_model(name: str) -> Model:
     """Load an architecture by name, alias, Hugging Face id or path; a ``config.json`` of Hugging Face will do."""
-    if name.casefold() not in _index("model") and huggingface.is_config(name):
+    if name.casefold() not in _index("model") and is_config(name):
+        from perfmodel.specs import huggingface
+
         return huggingface.load(Path(name))
     model, provenance = _load(find("model", name), Model)
     return replace(cast(Model, model), provenance=provenance)
@@ -256,15 +291,35 @@ def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
 
 def generated() -> dict[Path, str]:
     """Return the files that are made from the specs and the dataclasses, with their content."""
+    from perfmodel.specs import schema
+
     made: dict[Path, str] = {}
     for kind, (folder, dataclass) in FOLDERS.items():
         root = bundled() / folder
-        made[root / INDEX] = json.dumps(make_index(kind), indent=1) + "\n"
-        schema = files.file_schema(dataclass).model_json_schema()
-        made[root / f"{kind}.schema.json"] = json.dumps(schema, indent=1) + "\n"
+        checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, dataclass)}
+        made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"
+        form = schema.file_schema(dataclass).model_json_schema()
+        made[root / f"{kind}.schema.json"] = json.dumps(form, indent=1) + "\n"
+    root = bundled() / CALIBRATION
+    checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, efficiency_class(path))}
+    made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     return made
 
 
-if __name__ == "__main__":
+def write_generated() -> None:
+    """Write the generated files; run as ``python -m perfmodel.specs.catalog`` after a spec was changed."""
     for target, content in generated().items():
         target.write_text(content, encoding="utf-8")
+    _read_index.cache_clear()
+
+
+def efficiency_class(path: Path) -> type[Any]:
+    """Return the dataclass that a calibration file fills, by the fields it has."""
+    raw = files.read_yaml(path)
+    if "layer_time" in raw:
+        return EFFICIENCY_OF_KIND["kernels"]
+    return EFFICIENCY_OF_KIND["dataflow" if "kernel_boundary" in raw else "sram_pipeline"]
+
+
+if __name__ == "__main__":
+    write_generated()

@@ -8,8 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
-from perfmodel.specs.huggingface import is_config
-from perfmodel.specs.types import EFFICIENCY_OF_KIND, Model, System, Traffic
+from perfmodel.specs.types import Model, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -17,12 +16,8 @@ def _dataclass(path: Path) -> type[Any]:
     raw = files.read_yaml(path)
     if not isinstance(raw, dict):
         raise UserError(f"{path}: expected a mapping of fields")
-    if "layer_time" in raw:
-        return EFFICIENCY_OF_KIND["kernels"]
-    if "kernel_boundary" in raw:
-        return EFFICIENCY_OF_KIND["dataflow"]
-    if "layer_overhead" in raw:
-        return EFFICIENCY_OF_KIND["sram_pipeline"]
+    if raw.keys() & {"layer_time", "kernel_boundary", "layer_overhead"}:
+        return catalog.efficiency_class(path)
     if "layers" in raw:
         return Model
     if "prompt" in raw:
@@ -40,7 +35,7 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
     problems: list[str] = []
     for path in chosen:
         try:
-            if is_config(str(path)):
+            if catalog.is_config(str(path)):
                 catalog.load_model(str(path))
                 continue
             problems += catalog.problems(path, _dataclass(path))

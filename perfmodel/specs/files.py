@@ -1,8 +1,4 @@
-"""Reading spec files: YAML 1.2, ``extends``, validation, and the frozen dataclass in the end.
-
-The schema of a file is made from the dataclass it fills: a field annotated with a unit takes a quantity with its
-provenance, every other field what its type says.
-"""
+"""Reading spec files: YAML 1.2, and the frozen dataclass in the end, with the provenance of each of its numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -23,64 +18,8 @@ from perfmodel.numerics import NAN, Number
 from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import parse
 
-KINDS = ("datasheet", "paper", "measured", "derived", "estimate")
-_RESERVED = frozenset({"provenance", "efficiency"})
+RESERVED = frozenset({"provenance", "efficiency"})
 _QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
-
-
-class Quantity(BaseModel):
-    """A number with its provenance, as a file writes it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: float | int | str | None
-    source: str | None = None
-    kind: Literal["datasheet", "paper", "measured", "derived", "estimate"] | None = None
-    low: float | int | str | None = None
-    high: float | int | str | None = None
-    note: str = ""
-
-    @model_validator(mode="after")
-    def _complete(self) -> Quantity:
-        if self.value is None:
-            if not self.note:
-                raise ValueError("a null needs a note that says why it is not published")
-        elif self.kind == "estimate" and (self.low is None or self.high is None):
-            raise ValueError("an estimate needs low and high")
-        return self
-
-
-def _quantity_of(unit: str, whole: bool) -> Any:
-    def read(raw: Any) -> Any:
-        written = raw if isinstance(raw, dict) else {"value": raw}
-        if raw is None:
-            raise ValueError("a null is written {value: null, note: why}")
-        values = {key: _parsed(written[key], unit) for key in ("value", "low", "high") if written.get(key) is not None}
-        for value in values.values():
-            _possible(value, unit, whole)
-        if not values.get("low", -math.inf) <= values.get("value", 0.0) <= values.get("high", math.inf):
-            raise ValueError("low <= value <= high does not hold")
-        return written
-
-    return Annotated[Quantity, BeforeValidator(read)]
-
-
-def _parsed(raw: Any, unit: str) -> float:
-    if not isinstance(raw, str | int | float):
-        raise ValueError(f"expected a quantity, found {type(raw).__name__}")
-    try:
-        return parse(raw, unit)
-    except UserError as error:
-        raise ValueError(str(error)) from None
-
-
-def _possible(value: float, unit: str, whole: bool) -> None:
-    if value < 0:
-        raise ValueError(f"{value:g} is negative")
-    if value == 0 and unit in ("B/s", "FLOP/s"):
-        raise ValueError("a rate of 0 cannot be; write {value: null, note: why} where it is not known")
-    if whole and (value < 1 or value != int(value)):
-        raise ValueError(f"{value:g} is no whole number of at least 1")
 
 
 def unit_of(annotation: Any) -> str | None:
@@ -98,7 +37,6 @@ def is_whole(annotation: Any) -> bool:
 
 
 _HINTS: dict[Any, dict[str, Any]] = {}
-_SCHEMAS: dict[Any, type[BaseModel]] = {}
 
 
 def hints(kind: Any) -> dict[str, Any]:
@@ -106,38 +44,6 @@ def hints(kind: Any) -> dict[str, Any]:
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind, include_extras=True)
     return _HINTS[kind]
-
-
-def _file_type(annotation: Any) -> Any:
-    unit = unit_of(annotation)
-    if unit is not None:
-        return _quantity_of(unit, is_whole(annotation))
-    if is_dataclass(annotation):
-        return file_schema(typing.cast(type[Any], annotation))
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Mapping or getattr(origin, "__name__", "") == "Mapping":
-        return dict[str, _file_type(arguments[1])]  # type: ignore[misc]
-    if origin is tuple:
-        return list[_file_type(arguments[0])]  # type: ignore[misc]
-    if origin in (Union, types.UnionType):
-        kept = tuple(_file_type(arg) for arg in arguments)
-        return Union[kept]  # noqa: UP007
-    return annotation
-
-
-def file_schema(kind: Any) -> type[BaseModel]:
-    """Return the pydantic model of the files that fill a dataclass."""
-    if kind in _SCHEMAS:
-        return _SCHEMAS[kind]
-    entries: dict[str, Any] = {}
-    for entry in fields(kind):
-        if entry.name in _RESERVED:
-            continue
-        file_type = _file_type(hints(kind)[entry.name])
-        required = entry.default is MISSING and entry.default_factory is MISSING
-        entries[entry.name] = (file_type, Field(...) if required else Field(default=None))
-    _SCHEMAS[kind] = create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=False), **entries)
-    return _SCHEMAS[kind]
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -167,7 +73,7 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
 
 
-def _line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
+def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
     """Return the line of a key; only errors pay for the round-trip reader."""
     try:
         node = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
@@ -186,33 +92,8 @@ def _line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
 
 def place(path: Path, where: str) -> str:
     """Return file, line and path of a field, as an error starts."""
-    line = _line_of(path, tuple(int(part) if part.isdigit() else part for part in where.split(".")))
+    line = line_of(path, tuple(int(part) if part.isdigit() else part for part in where.split(".")))
     return f"{path}{f':{line}' if line else ''}: {where}"
-
-
-def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
-    """Return every error of a file's content, one line each."""
-    if not isinstance(raw, dict):
-        return [f"{path}: expected a mapping of fields"]
-    try:
-        file_schema(kind).model_validate(raw)
-    except ValidationError as errors:
-        lines = []
-        for error in errors.errors():
-            keys = tuple(part for part in error["loc"] if part in ("value",) or not _is_type_tag(part))
-            where = ".".join(str(key) for key in keys)
-            line = _line_of(path, keys)
-            message = error["msg"].removeprefix("Value error, ")
-            message = {"missing": "required field is missing", "extra_forbidden": "unknown field"}.get(
-                error["type"], message
-            )
-            lines.append(f"{path}{f':{line}' if line else ''}: {where}: {message}")
-        return list(dict.fromkeys(lines))
-    return []
-
-
-def _is_type_tag(part: Any) -> bool:
-    return isinstance(part, str) and (part[:1].isupper() or part.startswith("function-"))
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -269,7 +150,7 @@ def _build(
         values = {}
         for entry in fields(kind):
             below = f"{path}.{entry.name}" if path else entry.name
-            if entry.name not in _RESERVED and raw.get(entry.name) is not None:
+            if entry.name not in RESERVED and raw.get(entry.name) is not None:
                 values[entry.name] = _build(hints(kind)[entry.name], raw[entry.name], origin, below, provenance)
             elif unit_of(hints(kind)[entry.name]) and entry.default is not MISSING:
                 note = "not given" if entry.default != entry.default else "default"

@@ -680,11 +680,6 @@ def _text_model(path: Path, raw: Mapping[str, Any]) -> _Config:
     return _Config(path, raw, "")
 
 
-def is_config(name: str) -> bool:
-    """Whether a name is a path of a ``config.json``, or of a folder that holds one."""
-    return name.endswith(".json") or (Path(name) / CONFIG).is_file()
-
-
 def _names(path: Path, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return name and Hugging Face id: those of the download cache, the folder, ``_name_or_path`` or the file."""
     folder = path.parent.resolve()

@@ -619,4 +619,6 @@ def calibrate(target: Path | None = None) -> list[Path]:
         partial.write_text(as_text(name, content), encoding="utf-8")
         partial.replace(path)
         written.append(path)
+    if target is None:
+        catalog.write_generated()
     return written

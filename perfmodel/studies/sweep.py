@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
-from perfmodel.prediction import METRICS, Prediction, evaluate
+from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
 from perfmodel.question import Options, check_plan, resolve
 from perfmodel.specs.paths import full_path, get, put, unit_at
 from perfmodel.specs.types import Scenario
@@ -24,6 +24,8 @@ from perfmodel.specs.units import change
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
 BLOCK = 65536
+#: Points that are evaluated at a time, so that a large grid does not fill the memory with intermediate results.
+EVALUATED = 2**20
 
 _WHOLE_SPECS = ("model", "system", "traffic")
 _LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp")
@@ -294,7 +296,7 @@ def sweep(
     return Sweep(parsed, tuple(cells), tuple(word for word in assumed if not _varied(word, paths)))
 
 
-def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collection[str] = METRICS) -> Prediction:
+def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collection[str] = ALL) -> Prediction:
     """Evaluate the product of numeric axes, a block at a time.
 
     Parameters
@@ -303,23 +305,20 @@ def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collectio
     axes : mapping of str to sequence of float
         Values by full path, each on an axis of its own.
     wanted : collection of str
-        Metrics to work out.
+        Metrics to work out, and ``breakdown``.
 
     Returns
     -------
     Prediction
         Its arrays carry only the axes they depend on.
 
-    Notes
-    -----
-    Blocks of 64 ki points stay in a processor's cache; whole arrays of millions are limited by main memory.
     """
     paths, lengths = list(axes), [len(values) for values in axes.values()]
     if not paths:
         return evaluate(scenario, wanted)
     # Cutting the outermost axis leaves the inner loops long.
     cut = next((position for position, length in enumerate(lengths) if length > 1), 0)
-    count = math.ceil(math.prod(lengths) / BLOCK)
+    count = math.ceil(math.prod(lengths) / EVALUATED)
     pieces = np.array_split(np.asarray(axes[paths[cut]], dtype=float), min(count, lengths[cut]))
     answers = []
     for piece in pieces:

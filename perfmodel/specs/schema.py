@@ -1,0 +1,134 @@
+"""The schemas of the files, made from the dataclasses that they fill, and the check against them.
+
+A field annotated with a unit takes a quantity with its provenance, every other field what its type says.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
+
+from perfmodel.errors import UserError
+from perfmodel.specs.files import RESERVED, hints, is_whole, line_of, unit_of
+from perfmodel.specs.units import parse
+
+_SCHEMAS: dict[Any, type[BaseModel]] = {}
+
+
+class Quantity(BaseModel):
+    """A number with its provenance, as a file writes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float | int | str | None
+    source: str | None = None
+    kind: Literal["datasheet", "paper", "measured", "derived", "estimate"] | None = None
+    low: float | int | str | None = None
+    high: float | int | str | None = None
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Quantity:
+        if self.value is None:
+            if not self.note:
+                raise ValueError("a null needs a note that says why it is not published")
+        elif self.kind == "estimate" and (self.low is None or self.high is None):
+            raise ValueError("an estimate needs low and high")
+        return self
+
+
+def _quantity_of(unit: str, whole: bool) -> Any:
+    def read(raw: Any) -> Any:
+        written = raw if isinstance(raw, dict) else {"value": raw}
+        if raw is None:
+            raise ValueError("a null is written {value: null, note: why}")
+        values = {key: _parsed(written[key], unit) for key in ("value", "low", "high") if written.get(key) is not None}
+        for value in values.values():
+            _possible(value, unit, whole)
+        if not values.get("low", -math.inf) <= values.get("value", 0.0) <= values.get("high", math.inf):
+            raise ValueError("low <= value <= high does not hold")
+        return written
+
+    return Annotated[Quantity, BeforeValidator(read)]
+
+
+def _parsed(raw: Any, unit: str) -> float:
+    if not isinstance(raw, str | int | float):
+        raise ValueError(f"expected a quantity, found {type(raw).__name__}")
+    try:
+        return parse(raw, unit)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+def _possible(value: float, unit: str, whole: bool) -> None:
+    if value < 0:
+        raise ValueError(f"{value:g} is negative")
+    if value == 0 and unit in ("B/s", "FLOP/s"):
+        raise ValueError("a rate of 0 cannot be; write {value: null, note: why} where it is not known")
+    if whole and (value < 1 or value != int(value)):
+        raise ValueError(f"{value:g} is no whole number of at least 1")
+
+
+def _file_type(annotation: Any) -> Any:
+    unit = unit_of(annotation)
+    if unit is not None:
+        return _quantity_of(unit, is_whole(annotation))
+    if is_dataclass(annotation):
+        return file_schema(typing.cast(type[Any], annotation))
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Mapping or getattr(origin, "__name__", "") == "Mapping":
+        return dict[str, _file_type(arguments[1])]  # type: ignore[misc]
+    if origin is tuple:
+        return list[_file_type(arguments[0])]  # type: ignore[misc]
+    if origin in (Union, types.UnionType):
+        kept = tuple(_file_type(arg) for arg in arguments)
+        return Union[kept]  # noqa: UP007
+    return annotation
+
+
+def file_schema(kind: Any) -> type[BaseModel]:
+    """Return the pydantic model of the files that fill a dataclass."""
+    if kind in _SCHEMAS:
+        return _SCHEMAS[kind]
+    entries: dict[str, Any] = {}
+    for entry in fields(kind):
+        if entry.name in RESERVED:
+            continue
+        file_type = _file_type(hints(kind)[entry.name])
+        required = entry.default is MISSING and entry.default_factory is MISSING
+        entries[entry.name] = (file_type, Field(...) if required else Field(default=None))
+    _SCHEMAS[kind] = create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=False), **entries)
+    return _SCHEMAS[kind]
+
+
+def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
+    """Return every error of a file's content, one line each."""
+    if not isinstance(raw, dict):
+        return [f"{path}: expected a mapping of fields"]
+    try:
+        file_schema(kind).model_validate(raw)
+    except ValidationError as errors:
+        lines = []
+        for error in errors.errors():
+            keys = tuple(part for part in error["loc"] if part in ("value",) or not _is_type_tag(part))
+            where = ".".join(str(key) for key in keys)
+            line = line_of(path, keys)
+            message = error["msg"].removeprefix("Value error, ")
+            message = {"missing": "required field is missing", "extra_forbidden": "unknown field"}.get(
+                error["type"], message
+            )
+            lines.append(f"{path}{f':{line}' if line else ''}: {where}: {message}")
+        return list(dict.fromkeys(lines))
+    return []
+
+
+def _is_type_tag(part: Any) -> bool:
+    return isinstance(part, str) and (part[:1].isupper() or part.startswith("function-"))
