@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfmodel.api import Comparison, compare, model, predict, sweep, system, traffic
+    from perfmodel.api import Answer, Comparison, compare, model, predict, sweep, system, traffic
     from perfmodel.errors import UserError
     from perfmodel.prediction import Prediction
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "Comparison",
     "Prediction",
     "UserError",

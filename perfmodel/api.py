@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.prediction import Prediction, run
@@ -21,7 +21,37 @@ def _changes(set: Changes) -> list[str]:
     return [f"{path}={value}" for path, value in set.items()] if isinstance(set, Mapping) else list(set)
 
 
-def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -> Prediction:
+class Answer(Prediction):
+    """A prediction that shows itself: in a terminal, in a notebook, as a frame, as a derivation."""
+
+    def to_frame(self) -> Any:
+        """Return a one-row pandas frame with the flat columns of ``--csv``."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row()])
+
+    def explain(self, metric: str = "tpot_s") -> str:
+        """Return how a metric came about, line by line."""
+        from perfmodel.outputs.explain import explanation
+
+        return explanation(self.scenario, metric)
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.tables import comparison_text
+
+        return comparison_text([self])
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.tables import comparison_html
+
+        return comparison_html([self])
+
+
+def _shown(prediction: Prediction) -> Answer:
+    return Answer(**{entry.name: getattr(prediction, entry.name) for entry in fields(prediction)})
+
+
+def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -> Answer:
     """Answer one question.
 
     Parameters
@@ -37,7 +67,7 @@ def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -
 
     Returns
     -------
-    Prediction
+    Answer
         Times in s, rates in 1/s, sizes in B.
 
     Raises
@@ -51,14 +81,14 @@ def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -
     >>> answer.fits
     True
     """
-    return run(resolve(model, on, Options(**options), _changes(set)))
+    return _shown(run(resolve(model, on, Options(**options), _changes(set))))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The same question, side by side."""
 
-    answers: tuple[Prediction, ...]
+    answers: tuple[Answer, ...]
 
     def to_frame(self) -> Any:
         """Return a pandas frame, one row an answer."""
@@ -115,7 +145,9 @@ def compare(model: str | Model, *, on: Sequence[str], set: Changes = (), **optio
 def compare_options(model: str | Model, on: Sequence[str], options: Options, changes: Sequence[str]) -> Comparison:
     """Answer the same question on several systems; the command line's way in."""
     each = split_changes(on, changes)
-    return Comparison(tuple(run(resolve(model, system, options, mine)) for system, mine in zip(on, each, strict=True)))
+    return Comparison(
+        tuple(_shown(run(resolve(model, system, options, mine))) for system, mine in zip(on, each, strict=True))
+    )
 
 
 def sweep(model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), **options: Any) -> Sweep:

@@ -119,12 +119,6 @@ class Prediction:
             "reason": self.reason or None,
         }
 
-    def to_frame(self) -> Any:
-        """Return a one-row pandas frame with the flat columns of ``--csv``."""
-        import pandas as pd
-
-        return pd.DataFrame([self.row()])
-
     def row(self) -> dict[str, Any]:
         """Return the answer as flat columns."""
         data = self.to_dict()
@@ -138,22 +132,6 @@ class Prediction:
         flat.update({f"memory_{use}_bytes": value for use, value in data["memory"].items()})
         flat["reason"] = data["reason"]
         return flat
-
-    def explain(self, metric: str = "tpot_s") -> str:
-        """Return how a metric came about, line by line."""
-        from perfmodel.outputs.explain import explanation
-
-        return explanation(self.scenario, metric)
-
-    def __repr__(self) -> str:
-        from perfmodel.outputs.tables import summary
-
-        return summary(self)
-
-    def _repr_html_(self) -> str:
-        from perfmodel.outputs.tables import comparison_html
-
-        return comparison_html([self])
 
 
 def _json(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,7 +43,44 @@ Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON ob
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 
-def options(**given: str | None) -> Options:
+_OPTIONS: dict[str, Any] = {
+    "tp": Tp,
+    "pp": Pp,
+    "ep": Ep,
+    "dp": Dp,
+    "engine": Engine,
+    "precision": Precision,
+    "kv_precision": KvPrecision,
+    "traffic": Traffic,
+    "prompt": Prompt,
+    "output": Output,
+    "concurrency": Concurrency,
+}
+
+
+def asks(verb: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options of a question in place of its parameter ``given``."""
+    signature = inspect.signature(verb, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name == "given":
+            parameters += [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+                for name, kind in _OPTIONS.items()
+            ]
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    def call(**arguments: Any) -> int:
+        return verb(given=_read({name: arguments.pop(name) for name in _OPTIONS}), **arguments)
+
+    call.__name__, call.__doc__, call.__module__ = verb.__name__, verb.__doc__, verb.__module__
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _read(given: dict[str, str | None]) -> Options:
     """Return the options of a question, numbers read."""
     from perfmodel.question import WHOLE, Options, number
 

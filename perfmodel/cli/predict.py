@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
 
 
+@common.asks
 def predict(
     model: common.Model,
     on: common.OneSystem,
-    tp: common.Tp = None,
-    pp: common.Pp = None,
-    ep: common.Ep = None,
-    dp: common.Dp = None,
-    engine: common.Engine = None,
-    precision: common.Precision = None,
-    kv_precision: common.KvPrecision = None,
-    traffic: common.Traffic = None,
-    prompt: common.Prompt = None,
-    output: common.Output = None,
-    concurrency: common.Concurrency = None,
+    given: Any,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
@@ -29,19 +21,6 @@ def predict(
     from perfmodel.prediction import run
     from perfmodel.question import resolve
 
-    given = common.options(
-        tp=tp,
-        pp=pp,
-        ep=ep,
-        dp=dp,
-        engine=engine,
-        precision=precision,
-        kv_precision=kv_precision,
-        traffic=traffic,
-        prompt=prompt,
-        output=output,
-        concurrency=concurrency,
-    )
     answer = run(resolve(model, on, given, changes or []))
     if json:
         common.write_json(answer.to_dict())

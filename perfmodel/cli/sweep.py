@@ -22,21 +22,12 @@ Axes = Annotated[
 Out = Annotated[str | None, typer.Option("--out", metavar="FILE.csv|.parquet", help="Write all points to a file.")]
 
 
+@common.asks
 def sweep(
     model: common.Model,
     on: common.OneSystem,
     axis: Axes,
-    tp: common.Tp = None,
-    pp: common.Pp = None,
-    ep: common.Ep = None,
-    dp: common.Dp = None,
-    engine: common.Engine = None,
-    precision: common.Precision = None,
-    kv_precision: common.KvPrecision = None,
-    traffic: common.Traffic = None,
-    prompt: common.Prompt = None,
-    output: common.Output = None,
-    concurrency: common.Concurrency = None,
+    given: Any,
     changes: common.Changes = None,
     out: Out = None,
     csv: common.Csv = False,
@@ -49,19 +40,6 @@ def sweep(
     from perfmodel.outputs import rows
     from perfmodel.studies import sweep as study
 
-    given = common.options(
-        tp=tp,
-        pp=pp,
-        ep=ep,
-        dp=dp,
-        engine=engine,
-        precision=precision,
-        kv_precision=kv_precision,
-        traffic=traffic,
-        prompt=prompt,
-        output=output,
-        concurrency=concurrency,
-    )
     pairs = []
     for text in axis:
         path, equals, values = text.partition("=")

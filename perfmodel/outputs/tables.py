@@ -143,11 +143,6 @@ def comparison_text(answers: Sequence[Prediction], width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def summary(answer: Prediction) -> str:
-    """Return one answer as plain text."""
-    return comparison_text([answer])
-
-
 def comparison_html(answers: Sequence[Prediction]) -> str:
     """Return the comparison as an HTML table; all text is escaped."""
 
