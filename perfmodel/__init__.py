@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfmodel.api import Answer, Comparison, compare, model, predict, sweep, system, traffic
+    from perfmodel.api import Answer, Comparison, compare, fit, model, predict, sweep, system, traffic, validate
     from perfmodel.errors import UserError
+    from perfmodel.outputs.fit import FitAnswer
     from perfmodel.prediction import Prediction
 
 __version__ = "0.1.0"
@@ -14,17 +15,20 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "Comparison",
+    "FitAnswer",
     "Prediction",
     "UserError",
     "compare",
+    "fit",
     "model",
     "predict",
     "sweep",
     "system",
     "traffic",
+    "validate",
 ]
 
-_HOME = {"Prediction": "prediction", "UserError": "errors"}
+_HOME = {"FitAnswer": "outputs.fit", "Prediction": "prediction", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

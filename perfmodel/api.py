@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.prediction import Prediction, run
@@ -12,7 +13,9 @@ from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, System, Traffic
 
 if TYPE_CHECKING:
+    from perfmodel.outputs.fit import FitAnswer
     from perfmodel.studies.sweep import Sweep
+    from perfmodel.studies.validate import Validation
 
 Changes = Mapping[str, Any] | Sequence[str]
 
@@ -174,6 +177,49 @@ def sweep(model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), **
     from perfmodel.studies import sweep as study
 
     return study.sweep(model, on, axes, Options(**options), _changes(set))
+
+
+def fit(model: str | Model, *, on: str, context: float | None = None, set: Changes = (), **options: Any) -> FitAnswer:
+    """Answer whether a model fits, with how many tokens of KV cache and how many requests of a length.
+
+    Parameters
+    ----------
+    model, on, set, **options
+        As in :func:`predict`.
+    context : float, optional
+        Tokens of a request; prompt and output of a traffic where one is given, else the most that the model takes.
+
+    Returns
+    -------
+    FitAnswer
+        Sizes in B, those of one chip; tokens and requests of all replicas.
+
+    Examples
+    --------
+    >>> fit("llama-3.1-8b", on="dgx-h100", tp=1, context=8192).fits
+    True
+    """
+    from perfmodel.outputs.fit import ask
+
+    return ask(model, on, Options(**options), _changes(set), context)
+
+
+def validate(data: str | Path | None = None) -> Validation:
+    """Score a CSV of measurements, or the bundled ones.
+
+    Parameters
+    ----------
+    data : str or path, optional
+        A CSV with the columns model, hardware, metric, value and unit; see ``perfmodel validate``.
+
+    Returns
+    -------
+    Validation
+        With ``rows``, ``scores``, ``fitted`` and ``to_frame()``; calibrated and predicted rows are kept apart.
+    """
+    from perfmodel.studies import validate as study
+
+    return study.validate(data)
 
 
 def system(name: str, engine: str | None = None) -> System:

@@ -13,7 +13,7 @@ from perfmodel.equations import collectives, memory, serving
 from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
-from perfmodel.specs.types import Model, Scenario, SramEfficiency
+from perfmodel.specs.types import KernelsEfficiency, Model, Scenario, SramEfficiency
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, scope
 
@@ -22,6 +22,7 @@ LATER = ("power_w", "joules_per_output_token")
 
 METRICS = (
     "ttft_s",
+    "ttft_median_s",
     "tpot_s",
     "request_latency_s",
     "output_tokens_per_s",
@@ -56,6 +57,8 @@ class Prediction:
     chips : Any
     limited_by : dict
         ``prefill``, ``decode`` and ``concurrency``; empty for arrays.
+    band : dict
+        Low and high of a metric that hold 80 % of measurements like those of the calibration.
     reason : str
         Why there is no answer, else empty.
     assumed, warnings : tuple of str
@@ -69,6 +72,7 @@ class Prediction:
     fits: Any
     chips: Any
     limited_by: Mapping[str, str] = field(default_factory=dict)
+    band: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reason: str = ""
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -94,7 +98,7 @@ class Prediction:
             "memory": {use: _json(value) for use, value in self.memory.items()},
             **dict.fromkeys(LATER),
             "usd_per_mtok": {"input": None, "output": None, "blended": None},
-            "band": None,
+            "band": {key: dict(ends) for key, ends in self.band.items()} or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
             "model": self.scenario.model.name,
@@ -144,16 +148,16 @@ def _json(value: Any) -> Any:
 
 
 def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dict[str, Any]:
-    traffic = scenario.traffic
     forms: dict[str, Callable[[], Any]] = {
         "ttft_s": lambda: steady.ttft,
+        "ttft_median_s": lambda: steady.ttft_median,
         "tpot_s": lambda: steady.tpot,
         "request_latency_s": lambda: steady.latency,
-        "output_tokens_per_s": lambda: steady.rate * traffic.output,
-        "input_tokens_per_s": lambda: steady.rate * traffic.prompt,
+        "output_tokens_per_s": lambda: steady.rate * steady.output,
+        "input_tokens_per_s": lambda: steady.rate * steady.prompt,
         "output_tokens_per_s_per_user": lambda: 1 / steady.tpot,
-        "input_tokens_per_s_per_user": lambda: traffic.prompt / steady.ttft,
-        "tokens_per_s_per_chip": lambda: steady.rate * (traffic.prompt + traffic.output) / steady.chips,
+        "input_tokens_per_s_per_user": lambda: steady.prompt / steady.ttft,
+        "tokens_per_s_per_chip": lambda: steady.rate * (steady.prompt + steady.output) / steady.chips,
         "mfu": lambda: flops_utilisation(scenario, steady),
         "mbu": lambda: bandwidth_utilisation(scenario, steady),
     }
@@ -223,6 +227,8 @@ def run(scenario: Scenario) -> Prediction:
     answer = evaluate(scenario)
     reason = ""
     limits: dict[str, str] = {}
+    effects: list[_Effect] = []
+    band: dict[str, dict[str, float]] = {}
     if not answer.fits:
         reason = _misfit(scenario, answer)
     elif not np.isfinite(answer.metrics["tpot_s"]):
@@ -234,6 +240,8 @@ def run(scenario: Scenario) -> Prediction:
             phase: max(CAUSES, key=lambda cause, parts=parts: float(parts[cause]))  # type: ignore[misc]
             for phase, parts in answer.breakdown.items()
         }
+        effects = _effects(scenario, answer)
+        band = _band(scenario, answer, effects)
         offered = float(scenario.traffic.concurrency)
         limits["concurrency"] = "memory" if float(answer.max_concurrency) < offered else "requested"
     return replace(
@@ -241,7 +249,8 @@ def run(scenario: Scenario) -> Prediction:
         limited_by=limits,
         reason=reason,
         assumed=scenario.assumed,
-        warnings=(*scenario.warnings, *_warnings(scenario, answer)),
+        band=band,
+        warnings=(*scenario.warnings, *_warnings(scenario, answer), *_estimates(effects)),
     )
 
 
@@ -271,6 +280,8 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
         found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
     if not answer.fits:
         return found
+    if system.kind == "kernels" and (outside := _outside(scenario)):
+        found.append(f"outside the calibrated range, so the band is wider: {', '.join(outside)}")
     if float(answer.max_concurrency) < float(scenario.traffic.concurrency):
         found.append(
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "
@@ -300,7 +311,7 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
         found.append(
             f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}"
         )
-    return found + _estimates(scenario, answer)
+    return found
 
 
 def _sharded(model: Model) -> list[tuple[str, Any]]:
@@ -311,26 +322,109 @@ def _sharded(model: Model) -> list[tuple[str, Any]]:
     return found + [("feed-forward", width) for width in widths[:1]]
 
 
-def _estimates(scenario: Scenario, answer: Prediction) -> list[str]:
-    """Return one line for each estimate that moves the answer between its low and its high, the strongest first."""
-    moved = []
+#: Metrics that carry a band of their own; the others follow from them.
+_TIMES = ("ttft_s", "ttft_median_s", "tpot_s")
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """How far an estimate moves an answer between its low and its high: logarithms of factors by metric."""
+
+    path: str
+    text: str
+    moves: Mapping[str, tuple[float, float]]
+    fits: bool
+
+    @property
+    def strength(self) -> float:
+        return math.inf if not self.fits else max(abs(end) for ends in self.moves.values() for end in ends)
+
+
+def _effects(scenario: Scenario, answer: Prediction) -> list[_Effect]:
+    """Return the estimates that move the answer, the strongest first."""
+    found = []
     for path, unit, value in quantities(scenario):
         origin = provenance_of(scenario, path)
         if origin.kind != "estimate" or origin.low != origin.low:
             continue
-        ends = [evaluate(put(scenario, path, bound)) for bound in (origin.low, origin.high)]
-        effects = []
+        ends = [evaluate(put(scenario, path, bound), _TIMES) for bound in (origin.low, origin.high)]
+        moves = {
+            key: (
+                math.log(float(ends[0].metrics[key]) / float(answer.metrics[key])),
+                math.log(float(ends[1].metrics[key]) / float(answer.metrics[key])),
+            )
+            for key in _TIMES
+        }
+        span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
+        text = f"estimate {path} = {show(float(value), unit, 3)} ({span})"
+        effect = _Effect(path, text, moves, all(bool(end.fits) for end in ends))
+        if effect.strength >= 0.01:
+            found.append(effect)
+    return sorted(found, key=lambda effect: effect.strength, reverse=True)
+
+
+def _estimates(effects: list[_Effect]) -> list[str]:
+    """Return one line for each estimate that moves the answer."""
+    lines = []
+    for effect in effects:
+        words = [] if effect.fits else ["whether it fits"]
         for key, name in (("tpot_s", "TPOT"), ("ttft_s", "TTFT")):
-            changes = [float(end.metrics[key]) / float(answer.metrics[key]) - 1 for end in ends]
-            if max(map(abs, changes)) >= 0.01:
-                effects.append((max(map(abs, changes)), f"{name} {changes[0]:+.0%} to {changes[1]:+.0%}"))
-        if any(not end.fits for end in ends):
-            effects.append((math.inf, "whether it fits"))
-        if effects:
-            span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
-            words = ", ".join(text for _, text in effects)
-            moved.append((max(effects)[0], f"estimate {path} = {show(float(value), unit, 3)} ({span}) moves {words}"))
-    return [words for _, words in sorted(moved, reverse=True)]
+            low, high = effect.moves[key]
+            if max(abs(low), abs(high)) >= 0.01:
+                words.append(f"{name} {math.expm1(low):+.0%} to {math.expm1(high):+.0%}")
+        if words:
+            lines.append(f"{effect.text} moves {', '.join(words)}")
+    return lines
+
+
+#: What a machine's closed form misses where no measurement of it tells: logarithm of a factor that holds 80 %.
+_UNMEASURED_SPREAD = 0.15
+#: Beyond these the calibration saw nothing, and bands widen by half.
+_SEEN = {"clients": 512.0, "prompt": 16384.0, "tp": 8.0}
+
+
+def _outside(scenario: Scenario) -> list[str]:
+    """Return what of a question on GPUs lies outside the calibrated range."""
+    asked = {
+        "clients": float(scenario.traffic.concurrency) / float(scenario.deployment.dp),
+        "prompt": float(scenario.traffic.prompt),
+        "tp": float(scenario.deployment.tp),
+    }
+    names = {"clients": "requests at once in a replica", "prompt": "prompt tokens", "tp": "tensor ranks"}
+    return [f"{asked[key]:,g} {names[key]} (up to {limit:,g})" for key, limit in _SEEN.items() if asked[key] > limit]
+
+
+def _band(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> dict[str, dict[str, float]]:
+    """Return the 80 % band of each metric: residuals of the calibration and estimates, in quadrature."""
+    efficiency = scenario.system.efficiency
+    spreads = dict.fromkeys(_TIMES, _UNMEASURED_SPREAD)
+    if isinstance(efficiency, KernelsEfficiency):
+        # The residuals already hold what the efficiencies leave open.
+        effects = [effect for effect in effects if not effect.path.startswith("system.efficiency")]
+        wider = 1.5 if _outside(scenario) else 1.0
+        ttft = float(efficiency.ttft_spread) * wider
+        spreads = {"ttft_s": ttft, "ttft_median_s": ttft, "tpot_s": float(efficiency.tpot_spread) * wider}
+    factors = {}
+    for key in _TIMES:
+        down = math.hypot(spreads[key], *(min(0.0, *effect.moves[key]) for effect in effects))
+        up = math.hypot(spreads[key], *(max(0.0, *effect.moves[key]) for effect in effects))
+        factors[key] = math.exp(-down), math.exp(up)
+    found = {
+        key: {"low": float(answer.metrics[key]) * low, "high": float(answer.metrics[key]) * high}
+        for key, (low, high) in factors.items()
+    }
+    steps = max(0.0, float(scenario.traffic.output) - 1)
+    latency = float(answer.metrics["request_latency_s"])
+    ends = {end: found["ttft_s"][end] + steps * found["tpot_s"][end] for end in ("low", "high")}
+    middle = float(answer.metrics["ttft_s"]) + steps * float(answer.metrics["tpot_s"])
+    found["request_latency_s"] = {end: latency * value / middle for end, value in ends.items()}
+    for key in ("output_tokens_per_s", "input_tokens_per_s", "tokens_per_s_per_chip"):
+        rate = float(answer.metrics[key])
+        found[key] = {"low": rate * middle / ends["high"], "high": rate * middle / ends["low"]}
+    for key, time in (("output_tokens_per_s_per_user", "tpot_s"), ("input_tokens_per_s_per_user", "ttft_s")):
+        rate, (low, high) = float(answer.metrics[key]), factors[time]
+        found[key] = {"low": rate / high, "high": rate / low}
+    return found
 
 
 def _hidden_links(scenario: Scenario, answer: Prediction) -> str:

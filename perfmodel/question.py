@@ -241,6 +241,7 @@ def resolve(
     else:
         system, warnings = replace(catalog.load_bare_system(system_name), efficiency=efficiency), []
         engine = options.engine or system.default_engine
+        system = catalog.with_engine(system, engine)
     if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")

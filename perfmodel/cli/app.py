@@ -13,9 +13,11 @@ from perfmodel import __version__
 from perfmodel.cli import OK, OUR_FAULT, REFUSED
 from perfmodel.cli.calibrate import calibrate
 from perfmodel.cli.compare import compare
+from perfmodel.cli.fit import fit
 from perfmodel.cli.predict import predict
 from perfmodel.cli.specs import specs_app
 from perfmodel.cli.sweep import sweep
+from perfmodel.cli.validate import validate
 from perfmodel.errors import UserError
 
 app = typer.Typer(
@@ -44,7 +46,7 @@ def _root(
     """Which inference hardware, how much of it, at what speed and what cost."""
 
 
-_VERBS: tuple[Callable[..., Any], ...] = (predict, compare, sweep, calibrate)
+_VERBS: tuple[Callable[..., Any], ...] = (predict, compare, sweep, fit, calibrate, validate)
 for verb in _VERBS:
     app.command()(verb)
 app.add_typer(specs_app, name="specs")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from perfmodel.outputs.fit import FitAnswer
     from perfmodel.prediction import Prediction
     from perfmodel.question import Options
 
@@ -98,7 +99,7 @@ def console() -> Any:
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
-def write_csv(answers: Sequence[Prediction]) -> None:
+def write_csv(answers: Sequence[Prediction | FitAnswer]) -> None:
     """Print answers as CSV: RFC 4180, ISO numbers."""
     import csv
 

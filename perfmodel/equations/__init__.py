@@ -1,5 +1,29 @@
 """Closed forms, one subject a file.  Importing this package registers all of them."""
 
-from perfmodel.equations import collectives, memory, pipeline, roofline, serving, transformer
+from perfmodel.equations import (
+    caching,
+    collectives,
+    memory,
+    metrics,
+    pipeline,
+    power,
+    roofline,
+    serving,
+    speculative,
+    tco,
+    transformer,
+)
 
-__all__ = ["collectives", "memory", "pipeline", "roofline", "serving", "transformer"]
+__all__ = [
+    "caching",
+    "collectives",
+    "memory",
+    "metrics",
+    "pipeline",
+    "power",
+    "roofline",
+    "serving",
+    "speculative",
+    "tco",
+    "transformer",
+]

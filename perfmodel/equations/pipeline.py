@@ -201,3 +201,64 @@ def exposed_warm_ups(*, layers: Number, sequences: Number) -> Any:
         Fills [1].
     """
     return 1 + (layers - 1) * minimum(1.0, maximum(0.0, sequences - 1))
+
+
+@equation(symbol=r"\eta_{PP}", unit="1", source="the slowest stage sets the beat")
+def stage_balance(*, mean: Number, longest: Number) -> Any:
+    r"""Share of the chips' time that a pipeline of unequal stages uses.
+
+    Parameters
+    ----------
+    mean : Number
+        Mean time of a stage [s].
+    longest : Number
+        Time of the slowest stage, which is the cycle [s].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return mean / longest
+
+
+@equation(symbol=r"S_{PP}", unit="1", source="the slowest stage sets the beat")
+def pipeline_speedup(*, stages: Number, balance: Number) -> Any:
+    r"""Throughput of a full pipeline over that of one chip with all stages; a token's own latency does not fall.
+
+    Parameters
+    ----------
+    stages : Number
+        Pipeline stages [1].
+    balance : Number
+        Mean over longest stage [1].
+
+    Returns
+    -------
+    Number
+        Factor [1].
+    """
+    return stages * balance
+
+
+@equation(symbol=r"n_{chip}", unit="1", source="every kind of parallelism multiplies; aiconfigurator issue 1476")
+def worker_chips(*, tp: Number, pp: Number, cp: Number, dp: Number) -> Any:
+    r"""Chips of one worker; expert parallelism lies inside of them.
+
+    Parameters
+    ----------
+    tp : Number
+        Tensor-parallel degree [1].
+    pp : Number
+        Pipeline stages [1].
+    cp : Number
+        Context-parallel degree [1].
+    dp : Number
+        Data-parallel degree [1].
+
+    Returns
+    -------
+    Number
+        Chips [1].
+    """
+    return tp * pp * cp * dp

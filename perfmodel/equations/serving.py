@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, maximum, only_if
+from perfmodel.numerics import Number, floor, maximum, minimum, only_if
 
 _CONSERVATION = "work conservation of a closed loop: in one life of a request every other one is prefilled once"
 _LITTLE = "Little 1961, doi:10.1287/opre.9.3.383"
@@ -26,6 +26,25 @@ def mean_decode_context(*, prompt: Number, output: Number) -> Any:
         Tokens [1].
     """
     return prompt + output / 2
+
+
+@equation(symbol=r"\bar{L}", unit="1", source="lengths drawn evenly from (1 - jitter) to 1 of the nominal one")
+def mean_length(*, nominal: Number, jitter: Number) -> Any:
+    r"""Mean length of prompts or outputs of a benchmark.
+
+    Parameters
+    ----------
+    nominal : Number
+        Longest length [1].
+    jitter : Number
+        How far below it the shortest one lies [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
+    return nominal * (1 - minimum(1.0, jitter) / 2)
 
 
 @equation(symbol=r"t_{int}", unit="s", source=_CONSERVATION)
@@ -49,6 +68,72 @@ def interference_per_token(*, running: Number, occupancy: Number, output: Number
     return maximum(0.0, running - 1) * occupancy / output
 
 
+@equation(symbol=r"n_{pf}", unit="1", source="an engine prefills whole prompts up to its token budget in one step")
+def prompts_per_step(*, budget: Number, prompt: Number, running: Number) -> Any:
+    r"""Prompts that one step takes in when many wait.
+
+    Parameters
+    ----------
+    budget : Number
+        Tokens of a step [1].
+    prompt : Number
+        Prompt tokens [1].
+    running : Number
+        Requests in the replica [1].
+
+    Returns
+    -------
+    Number
+        Prompts [1].
+    """
+    return minimum(maximum(1.0, floor(budget / prompt)), maximum(1.0, running))
+
+
+@equation(symbol=r"t_{burst}", unit="s", source="mean place in a queue of all clients that start at once")
+def burst_wait(*, running: Number, per_step: Number, occupancy: Number) -> Any:
+    r"""Time from a common start to the first token, the own prefill included.
+
+    Parameters
+    ----------
+    running : Number
+        Requests that start together [1].
+    per_step : Number
+        Prompts that one step takes in [1].
+    occupancy : Number
+        Time of one prefill [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return occupancy * (running + per_step) / 2
+
+
+@equation(symbol=r"g", unit="1", source="requests of equal length that were prefilled together end and return together")
+def prefill_group(*, group: Number, running: Number, jitter: Number, rounds: Number) -> Any:
+    r"""Prompts that are prefilled together with one's own in the long run of a benchmark.
+
+    Parameters
+    ----------
+    group : Number
+        Prompts that return together where lengths are fixed [1].
+    running : Number
+        Requests in the replica [1].
+    jitter : Number
+        Spread of the lengths; from 0.1 on no groups survive [1].
+    rounds : Number
+        Prompts over concurrency; over thousands of rounds groups dissolve [1].
+
+    Returns
+    -------
+    Number
+        Prompts, at least 1 [1].
+    """
+    kept = maximum(0.0, 1 - 10 * jitter) * minimum(1.0, 1000 / rounds)
+    return 1 + (minimum(group, maximum(1.0, running)) - 1) * kept
+
+
 @equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for half of it on average")
 def join_wait(*, running: Number, step: Number) -> Any:
     r"""Wait for the running step; none where nothing else runs.
@@ -66,6 +151,46 @@ def join_wait(*, running: Number, step: Number) -> Any:
         Time [s].
     """
     return maximum(0.0, running - 1) / maximum(1.0, running) * step / 2
+
+
+@equation(symbol=r"t_{ride}", unit="s", source="a prefill shares its step with the decoding of the others")
+def shared_step(*, running: Number, step: Number) -> Any:
+    r"""Decode time inside the step that holds one's own prefill.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    step : Number
+        Time of a decode step [s].
+
+    Returns
+    -------
+    Number
+        Time; 0 where nothing else runs [s].
+    """
+    return maximum(0.0, running - 1) / maximum(1.0, running) * step
+
+
+@equation(symbol=r"t_{back}", unit="s", source="a front end that sends tokens one by one can be slower than the steps")
+def stream_backlog(*, running: Number, per_token: Number, step: Number) -> Any:
+    r"""Time a token by which a serial front end falls behind the steps.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    per_token : Number
+        Time to send one token of one request [s].
+    step : Number
+        Time of a step [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(0.0, running * per_token - step)
 
 
 @equation(symbol=r"t_{adm}", unit="s", source=_LITTLE)

@@ -309,6 +309,35 @@ def kv_shards(*, tp: Number, kv_heads: Number) -> Any:
     return maximum(1.0, minimum(tp, kv_heads))
 
 
+@equation(
+    symbol=r"B_{el}",
+    unit="B",
+    source="two normalisations with residual, activation function, quantisation: each reads and writes",
+)
+def elementwise_traffic(*, tokens: Number, hidden: Number, sharded_width: Number, tp: Number, quantised: Number) -> Any:
+    r"""Bytes that the kernels between the matrix products of one layer move on one chip.
+
+    Parameters
+    ----------
+    tokens : Number
+        Rows [1].
+    hidden : Number
+        Model width, which every rank of a group handles whole [1].
+    sharded_width : Number
+        Width of the feed-forward block, of which a rank handles its part [1].
+    tp : Number
+        Tensor-parallel degree [1].
+    quantised : Number
+        1 where activations are quantised before each product, else 0 [1].
+
+    Returns
+    -------
+    Number
+        Traffic of 16-bit activations [B].
+    """
+    return tokens * (hidden * (16 + 6 * quantised) + sharded_width / tp * (6 + 3 * quantised))
+
+
 # --- experts -----------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +358,25 @@ def distinct_experts(*, experts: Number, top_k: Number, tokens: Number) -> Any:
         Experts [1].
     """
     return experts * (1 - complement_power(top_k / experts, tokens))
+
+
+@equation(symbol=r"n_{pad}", unit="1", source="the last tile of each expert is half empty on average")
+def padded_rows(*, experts: Number, tile: Number) -> Any:
+    r"""Rows of grouped matrix products that only fill tiles.
+
+    Parameters
+    ----------
+    experts : Number
+        Experts that have rows at all [1].
+    tile : Number
+        Rows of a tile [1].
+
+    Returns
+    -------
+    Number
+        Rows [1].
+    """
+    return experts * tile / 2
 
 
 @equation(symbol=r"N_{exp}", unit="1", source=_SWIGLU)
@@ -604,3 +652,22 @@ def state_traffic(*, sequences: Number, elements: Number, bytes_per_element: Num
         Traffic [B].
     """
     return 2 * sequences * elements * bytes_per_element
+
+
+@equation(symbol=r"m_{lat}", unit="B", source="FlashMLA: FP8 latents, an FP32 scale for 128, BF16 keys")
+def scaled_latent_bytes(*, kv_lora_rank: Number, rope_dim: Number) -> Any:
+    r"""Cache of one token in one layer of latent attention where sparse attention reads it in FP8.
+
+    Parameters
+    ----------
+    kv_lora_rank : Number
+        Rank of the latents [1].
+    rope_dim : Number
+        Width of the rotated key [1].
+
+    Returns
+    -------
+    Number
+        Size [B].
+    """
+    return kv_lora_rank + 4 * kv_lora_rank / 128 + 2 * rope_dim

@@ -21,6 +21,7 @@ from perfmodel.machines.operators import (
     head_operator,
     layer_count,
     layer_operators,
+    total,
 )
 from perfmodel.numerics import maximum, minimum
 from perfmodel.specs.types import AllReduce, KernelsEfficiency, Link, Scenario, System
@@ -64,8 +65,12 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
     else:
         rate = system.computes_as[operator.precision]
         compute_efficiency, memory_efficiency = efficiency.gemm_compute[rate], efficiency.gemm_memory[rate]
+    if operator.exchange is not None:
+        converted = operator.precision in ("fp4", "mxfp4", "int4") and rate in ("bf16", "fp16")
+        share = efficiency.dequantised_expert_compute if converted else efficiency.expert_compute
+        compute_efficiency, memory_efficiency = compute_efficiency * share, efficiency.expert_memory
     shards = plan.tp if operator.shards is None else operator.shards
-    flops = operator.flops / shards
+    flops = (operator.flops + operator.padding) / shards
     moved = (operator.weights + operator.activations) / shards + operator.cache / operator.cache_shards
     if operator.exchange is not None:
         fullest = transformer.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
@@ -174,12 +179,27 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
     return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across))
 
 
+def fixed_time(scenario: Scenario, sequences: Any) -> Any:
+    """Time that the layers take whatever they move or compute: launches, norms, routing, quantisation [s]."""
+    system, plan = scenario.system, scenario.deployment
+    efficiency = cast(KernelsEfficiency, system.efficiency)
+    each = efficiency.layer_time + efficiency.sequence_layer_time * sequences
+    if system.computes_as[plan.precision] not in ("bf16", "fp16"):
+        each = each + efficiency.quantise_time
+    time = layer_count(scenario.model) * each
+    for run in scenario.model.layers:
+        if run.moe is not None:
+            time = time + run.count * efficiency.expert_time
+    return time
+
+
 def step(scenario: Scenario, work: Work) -> Step:
     """Return one forward step of a replica: every pipeline stage in turn, on one micro-batch."""
     system, model, plan = scenario.system, scenario.model, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     layers = layer_count(model)
     balance = pipeline.layers_per_stage(layers=layers, stages=plan.pp) * plan.pp / layers
+    sequences = total(part.sequences for part in work)
     overlaps: list[Overlap] = []
     collective: Any = 0.0
     ramp: Any = 0.0
@@ -213,8 +233,8 @@ def step(scenario: Scenario, work: Work) -> Step:
         busy=busy_time(overlaps),
         overlaps=tuple(overlaps),
         collective=collective + (plan.pp - 1) * hop,
-        overhead=layers * balance * efficiency.layer_time + ramp,
-        host=efficiency.step_time,
+        overhead=balance * fixed_time(scenario, sequences) + ramp,
+        host=efficiency.step_time + efficiency.sequence_time * sequences,
         flops=flops + head.flops,
         bytes_moved=bytes_moved + moved,
         sequences=work[0].sequences,

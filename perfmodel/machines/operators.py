@@ -8,7 +8,18 @@ from typing import Any
 
 from perfmodel.equations import memory, roofline, transformer
 from perfmodel.numerics import Number, maximum, minimum
-from perfmodel.specs.types import PRECISION_BYTES, Attention, Layers, LinearAttention, Mamba2, Mla, Model, Scenario
+from perfmodel.specs.types import (
+    PRECISION_BYTES,
+    Attention,
+    KernelsEfficiency,
+    Layers,
+    LinearAttention,
+    Mamba2,
+    Mla,
+    Model,
+    Moe,
+    Scenario,
+)
 from perfmodel.trace import scope
 
 #: Bytes of an activation, and of an element of a recurrent state; engines keep both in 16 bits.
@@ -59,6 +70,8 @@ class Operator:
         Parts into which GPUs can split the cache.
     streamed : Number or None
         Weights read where every token runs its own experts [B].
+    padding : Number
+        Work on rows that only fill a tile [FLOP].
     all_reduce : Number or None
         Message of the sum over the tensor-parallel group that follows [B].
     exchange : Number or None
@@ -76,6 +89,7 @@ class Operator:
     shards: Any = None
     cache_shards: Number = 1.0
     streamed: Any = None
+    padding: Any = 0.0
     all_reduce: Any = None
     exchange: Any = None
 
@@ -315,11 +329,12 @@ def active_parameters(model: Model) -> Any:
 # --- bytes -------------------------------------------------------------------------------------------------------
 
 
-def precision_of(scenario: Scenario, tensor: str) -> str:
+def precision_of(scenario: Scenario, tensor: str, layers: Layers | None = None) -> str:
     """Return the storage of a class of tensors: GPU engines leave some as the checkpoint has them."""
     if scenario.system.quantised == "all":
         return scenario.deployment.precision
-    return "bf16" if tensor in scenario.model.unquantised or tensor == "norm" else scenario.deployment.precision
+    kept = (*scenario.model.unquantised, "norm", *(layers.unquantised if layers is not None else ()))
+    return "bf16" if tensor in kept else scenario.deployment.precision
 
 
 def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
@@ -328,7 +343,9 @@ def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
     by_head = scenario.system.kind == "kernels"
     shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": 1.0 if by_head else plan.tp}
     return total(
-        memory.weight_bytes(parameters=one.held, bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, one.kind)])
+        memory.weight_bytes(
+            parameters=one.held, bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, one.kind, layers)]
+        )
         / shards[one.split]
         for one in tensors(scenario.model, layers)
     )
@@ -345,6 +362,8 @@ def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
             bytes_per_element=element,
         )
     if (mla := layers.mla) is not None:
+        if mla.indexer is not None and precision == "fp8":
+            return transformer.scaled_latent_bytes(kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim)
         return transformer.kv_bytes_per_token(
             kv_heads=1.0, key_dim=mla.kv_lora_rank, value_dim=mla.qk_rope_head_dim, bytes_per_element=element
         )
@@ -420,7 +439,7 @@ def _summed(scenario: Scenario, tokens: Any) -> Any:
 def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     model, attention = scenario.model, layers.attention
     assert attention is not None
-    tokens, precision = _tokens(work), precision_of(scenario, "attention")
+    tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
     qkv, out = _attention_parts(model, attention)
     query_width = attention.heads * attention.head_dim
     qkv_width = query_width * (2.0 if attention.gated else 1.0) + 2 * attention.kv_heads * attention.head_dim
@@ -483,7 +502,7 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     """Latent attention: decoding meets the latents themselves, prefill expands keys and values."""
     model, mla = scenario.model, layers.mla
     assert mla is not None
-    tokens, precision = _tokens(work), precision_of(scenario, "attention")
+    tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
     parts = _mla_parts(model, mla)
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim
     query_width = mla.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
@@ -556,7 +575,7 @@ def _indexer_operators(scenario: Scenario, layers: Layers, work: Work, parameter
         parameters,
         layers.mla.q_lora_rank + width,
         layers.count,
-        precision_of(scenario, "attention"),
+        precision_of(scenario, "attention", layers),
         shards=1.0,
     )
     with scope("index_scores"):
@@ -593,7 +612,7 @@ def _indexer_operators(scenario: Scenario, layers: Layers, work: Work, parameter
 
 def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     model = scenario.model
-    tokens, precision = _tokens(work), precision_of(scenario, "attention")
+    tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
     parameters, elements = _state_parts(model, layers)
     yield _gemm(
         "mixer", tokens, parameters, 2 * model.hidden, layers.count, precision, all_reduce=_summed(scenario, tokens)
@@ -619,13 +638,26 @@ def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
 
 def _mlp_operators(scenario: Scenario, layers: Layers, work: Work, width: Any, matrices: Any) -> Iterator[Operator]:
     model = scenario.model
-    tokens, precision = _tokens(work), precision_of(scenario, "mlp")
+    tokens, precision = _tokens(work), precision_of(scenario, "mlp", layers)
     up = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=matrices - 1)
     down = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=1.0)
     yield _gemm("up", tokens, up, model.hidden + width, layers.count, precision)
     # Beside experts, one sum serves both.
     summed = None if layers.moe is not None else _summed(scenario, tokens)
     yield _gemm("down", tokens, down, width + model.hidden, layers.count, precision, all_reduce=summed)
+
+
+def _even_experts(scenario: Scenario, moe: Moe) -> Any:
+    """Return how many evenly picked experts would be met as often as the real, unevenly picked ones."""
+    efficiency = scenario.system.efficiency
+    evenness = efficiency.expert_evenness if isinstance(efficiency, KernelsEfficiency) else 1.0
+    return maximum(moe.top_k, evenness * moe.experts)
+
+
+def _expert_tile(scenario: Scenario) -> Any:
+    """Return the rows of a tile of grouped matrix products; other machines run experts token by token."""
+    efficiency = scenario.system.efficiency
+    return efficiency.expert_tile if isinstance(efficiency, KernelsEfficiency) else 0.0
 
 
 def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
@@ -641,19 +673,21 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
         router,
         model.hidden + moe.experts,
         layers.count,
-        precision_of(scenario, "router"),
+        precision_of(scenario, "router", layers),
         shards=1.0,
     )
     yield from _mlp_operators(scenario, layers, work, moe.shared, moe.matrices)
     # With more expert ranks than tensor ranks the replicas share their experts, and so their tokens.
     replicas = maximum(1.0, plan.ep / plan.tp)
-    precision = precision_of(scenario, "experts")
+    precision = precision_of(scenario, "experts", layers)
     with scope("experts"):
         one = transformer.expert_parameters(
             hidden=model.hidden, intermediate=moe.intermediate, matrices=moe.matrices, bias=float(moe.expert_bias)
         )
         expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=PRECISION_BYTES[precision])
-        met = transformer.distinct_experts(experts=moe.experts, top_k=moe.top_k, tokens=tokens * replicas)
+        met = transformer.distinct_experts(
+            experts=_even_experts(scenario, moe), top_k=moe.top_k, tokens=tokens * replicas
+        )
         routed = tokens * moe.top_k
         yield Operator(
             name="experts",
@@ -670,6 +704,9 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             precision=precision,
             shards=maximum(plan.tp, plan.ep),
             streamed=routed * expert_bytes,
+            padding=transformer.gemm_flops(
+                tokens=transformer.padded_rows(experts=met, tile=_expert_tile(scenario)), parameters=one
+            ),
             all_reduce=_summed(scenario, tokens),
             exchange=transformer.activation_traffic(
                 tokens=routed, width=model.hidden, bytes_per_element=ACTIVATION_BYTES
@@ -690,7 +727,37 @@ def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Oper
         found += _mlp_operators(scenario, layers, work, layers.mlp.intermediate, layers.mlp.matrices)
     if layers.moe is not None:
         found += _moe_operators(scenario, layers, work)
+    if scenario.system.kind == "kernels":
+        # Fused and streaming machines pass activations on without memory in between.
+        found.append(_elementwise_operator(scenario, layers, work))
     return found
+
+
+def _elementwise_operator(scenario: Scenario, layers: Layers, work: Work) -> Operator:
+    """Return what runs between the matrix products: normalisations, residuals, activation functions, quantisation."""
+    model, plan = scenario.model, scenario.deployment
+    tokens = _tokens(work)
+    width: Any = 0.0
+    if layers.mlp is not None:
+        width = layers.mlp.intermediate
+    if layers.moe is not None:
+        width = layers.moe.intermediate * layers.moe.top_k + layers.moe.shared
+    quantised = scenario.system.computes_as[plan.precision] not in ("bf16", "fp16")
+    with scope("elementwise"):
+        traffic = transformer.elementwise_traffic(
+            tokens=tokens, hidden=model.hidden, sharded_width=width, tp=plan.tp, quantised=float(quantised)
+        )
+    return Operator(
+        name="elementwise",
+        kind="gemm",
+        count=layers.count,
+        flops=0.0,
+        weights=0.0,
+        cache=0.0,
+        activations=traffic,
+        precision="bf16",
+        shards=1.0,
+    )
 
 
 def head_operator(scenario: Scenario, work: Work) -> Operator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.machines.operators import CAUSES
@@ -36,6 +36,19 @@ def _percent(value: float) -> str:
     return "-" if value != value else f"{value:.1%}" if value < 0.0995 else f"{value:.0%}"
 
 
+def _span(ends: Mapping[str, float] | None, unit: str) -> str:
+    """Return a band in the unit of its upper end."""
+    if not ends:
+        return "-"
+    low, high = ends["low"], ends["high"]
+    return f"{_figure(low, unit)} - {_figure(high, unit)}" if low < high / 500 else _short_span(low, high)
+
+
+def _short_span(low: float, high: float) -> str:
+    factor, name = next(((f, n) for f, n in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if high >= f), (1e-6, "us"))
+    return f"{low / factor:.3g}-{high / factor:.3g} {name}"
+
+
 def _plan(answer: Prediction) -> str:
     plan = answer.scenario.deployment
     parts = [f"TP{plan.tp:g}"]
@@ -62,7 +75,10 @@ def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
         ("chips", [f"{float(answer.chips):,g}" for answer in answers]),
         ("", []),
     ]
-    rows += [(label, [_figure(float(answer.metrics[key]), unit) for answer in answers]) for label, key, unit in _ROWS]
+    for label, key, unit in _ROWS:
+        rows.append((label, [_figure(float(answer.metrics[key]), unit) for answer in answers]))
+        if key in ("ttft_s", "tpot_s"):
+            rows.append(("  80 % band", [_span(answer.band.get(key), unit) for answer in answers]))
     rows += [(key.upper(), [_percent(float(answer.metrics[key])) for answer in answers]) for key in ("mfu", "mbu")]
     rows.append(("requests that fit", [f"{float(answer.max_concurrency):,.0f}" for answer in answers]))
     for phase, title in (("prefill", "TTFT goes to"), ("decode", "TPOT goes to")):

@@ -1,16 +1,23 @@
-"""What fits: weights and KV cache on a chip, and the cap on concurrency that follows."""
+"""What fits: weights and KV cache on a chip, and the cap on concurrency that follows.
+
+GPU engines each size their cache by a budget of their own (:class:`~perfmodel.specs.types.Engine`); other machines
+have a utilisation and a reserve.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import memory, pipeline
+from perfmodel.equations import memory, pipeline, serving
 from perfmodel.machines import sram_pipeline
 from perfmodel.machines.operators import (
     cache_shards,
+    index_bytes_per_token,
+    is_recurrent,
+    kv_bytes_per_token_layer,
     layer_bytes_per_chip,
     layer_count,
     precision_of,
@@ -19,13 +26,36 @@ from perfmodel.machines.operators import (
     vocabulary,
 )
 from perfmodel.numerics import maximum
-from perfmodel.specs.types import PRECISION_BYTES, Scenario, Tier
+from perfmodel.specs.types import PRECISION_BYTES, Engine, Layers, Scenario, Tier
 from perfmodel.trace import scope, value_of
+
+#: Experts in these precisions run in kernels that keep no workspace between the products.
+_FUSED_EXPERTS = ("fp4", "mxfp4")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Memory of one chip of the fullest stage [B], and the requests that fit a replica."""
+    """Memory of one chip of the fullest stage [B], and the requests that fit a replica.
+
+    Attributes
+    ----------
+    capacity, weights, reserved, room : Number
+        What the driver shows, weights, everything else that is no cache, and the pool of the cache.
+    per_request : Number
+        Cache of one request at its full length, in whole blocks.
+    cap : Number
+        Requests that fit, a whole number.
+    utilisation : Number
+        Share of the capacity that the engine may take.
+    activation_peak, non_torch, cuda_graphs : Number
+        Parts of what is reserved; where there is no engine's budget, all of it is ``non_torch``.
+    per_token : Number
+        Cache that one more token takes while it is within every window.
+    block_tokens : Number
+        Tokens of a block.
+    concurrency : Number
+        Requests that fit, with a fraction.
+    """
 
     capacity: Any
     weights: Any
@@ -33,6 +63,24 @@ class Fit:
     room: Any
     per_request: Any
     cap: Any
+    utilisation: Any = 1.0
+    activation_peak: Any = 0.0
+    non_torch: Any = 0.0
+    cuda_graphs: Any = 0.0
+    per_token: Any = 0.0
+    block_tokens: Any = 1.0
+    concurrency: Any = 0.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How an engine divides the memory of a chip [B]."""
+
+    utilisation: Any
+    activation_peak: Any
+    non_torch: Any
+    cuda_graphs: Any
+    room: Any
 
 
 def model_memory(scenario: Scenario) -> Tier:
@@ -43,61 +91,249 @@ def model_memory(scenario: Scenario) -> Tier:
     return tier
 
 
+def _is_given(value: Any) -> bool:
+    """Whether a spec gives a number; ``null`` is NaN."""
+    found = value_of(value)
+    return not (isinstance(found, float) and np.isnan(found))
+
+
 def usable(tier: Tier) -> Any:
     """Return what the driver shows of a tier, or its label where that is not published."""
-    visible = value_of(tier.visible)
-    return tier.capacity if isinstance(visible, float) and np.isnan(visible) else tier.visible
+    return tier.visible if _is_given(tier.visible) else tier.capacity
 
 
-def fit(scenario: Scenario) -> Fit:
-    """Return what the weights take of a chip, and how many requests fit beside them."""
-    model, plan, efficiency = scenario.model, scenario.deployment, scenario.system.efficiency
-    assert efficiency is not None
-    on_sram = scenario.system.kind == "sram_pipeline"
-    tables = 1.0 if model.tied_embeddings else 2.0
-    with scope("memory"):
-        layers = layer_count(model)
-        if on_sram:
-            # Embedding and head have stages of their own, so the stages of layers decide.
-            held = pipeline.layers_per_stage(layers=layers, stages=plan.pp - sram_pipeline.end_stages(scenario))
-            ends: Any = 0.0
+# --- weights -----------------------------------------------------------------------------------------------------
+
+
+def held_layers(scenario: Scenario) -> Any:
+    """Return the layers of the fullest stage."""
+    stages = scenario.deployment.pp
+    if scenario.system.kind == "sram_pipeline":
+        # Embedding and head have stages of their own, so the stages of layers decide.
+        stages = stages - sram_pipeline.end_stages(scenario)
+    return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages)
+
+
+def chip_weights(scenario: Scenario) -> Any:
+    """Return the weights on a chip of the fullest stage [B]."""
+    model, plan = scenario.model, scenario.deployment
+    engine = scenario.system.engine
+    if engine is not None and _is_given(engine.weights):
+        return engine.weights
+    layers, held = layer_count(model), held_layers(scenario)
+    ends: Any = 0.0
+    if scenario.system.kind != "sram_pipeline":
+        # The first stage holds the embedding and the last the head; one stage alone holds both.
+        tables = 1.0 if model.tied_embeddings else 2.0
+        ends = memory.weight_bytes(
+            parameters=vocabulary(model) * (1 + (tables - 1) * maximum(0.0, 2 - plan.pp)),
+            bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, "embedding")],
+        )
+        ends = ends + memory.weight_bytes(parameters=model.towers, bytes_per_parameter=PRECISION_BYTES["bf16"])
+    return memory.weight_bytes_per_chip(
+        layer_bytes=total(held * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers),
+        end_bytes=ends,
+        tp=plan.tp,
+    )
+
+
+# --- cache -------------------------------------------------------------------------------------------------------
+
+
+def _on_chip(scenario: Scenario, run: Layers, cache: Any) -> Any:
+    """Return the share of a chip of the cache of a run of layers [B]."""
+    tp = scenario.deployment.tp
+    return memory.request_kv_bytes(
+        cache=cache,
+        layers=held_layers(scenario) * (run.count / layer_count(scenario.model)),
+        shards=cache_shards(run, tp) if scenario.system.kind == "kernels" else tp,
+    )
+
+
+def _stored_tokens(run: Layers, tokens: Any, block: Any) -> Any:
+    """Return the tokens whose blocks one request occupies in a layer."""
+    if run.attention is not None and run.attention.sliding is not None:
+        window = run.attention.sliding.window
+        return memory.windowed_blocks(tokens=tokens, window=window, block=block) * block
+    return memory.request_blocks(tokens=tokens, block=block) * block
+
+
+def request_bytes(scenario: Scenario, tokens: Any) -> Any:
+    """Return the cache of a request of so many tokens on a chip of the fullest stage, in whole blocks [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tokens : Number
+        Length of the request [1].
+    """
+    engine = scenario.system.engine
+    parts = []
+    for run in scenario.model.layers:
+        if engine is None or is_recurrent(run):
+            cache = request_cache(scenario, run, tokens)
         else:
-            held = pipeline.layers_per_stage(layers=layers, stages=plan.pp)
-            # The first stage holds the embedding and the last the head; one stage alone holds both.
-            ends = memory.weight_bytes(
-                parameters=vocabulary(model) * (1 + (tables - 1) * maximum(0.0, 2 - plan.pp)),
-                bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, "embedding")],
+            stored = _stored_tokens(run, tokens, engine.block_tokens)
+            # A window's blocks are one more than the window, so the blocks decide and not the window.
+            cache = stored * token_bytes(scenario, run)
+        parts.append(_on_chip(scenario, run, cache))
+    return total(parts)
+
+
+def token_bytes(scenario: Scenario, run: Layers) -> Any:
+    """Return the cache that one token leaves in one layer, keys of an indexer included [B]."""
+    cache = kv_bytes_per_token_layer(run, scenario.deployment.kv_precision)
+    if run.mla is not None and run.mla.indexer is not None:
+        cache = cache + index_bytes_per_token(run.mla)
+    return cache
+
+
+def bytes_per_token(scenario: Scenario) -> Any:
+    """Return the cache that one more token takes on a chip while it is within every window [B]."""
+    return total(_on_chip(scenario, run, token_bytes(scenario, run)) for run in scenario.model.layers)
+
+
+# --- budgets -----------------------------------------------------------------------------------------------------
+
+
+def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
+    """Return the activations for which an engine sizes its memory [B]."""
+    if _is_given(engine.activation_peak):
+        return engine.activation_peak
+    if engine.name == "sglang":
+        return memory.sglang_activations(tokens=engine.batched_tokens)
+    model, plan = scenario.model, scenario.deployment
+    tokens = engine.batched_tokens
+    widths: Any = 0.0
+    workspace: Any = 0.0
+    for run in model.layers:
+        if run.mlp is not None:
+            widths = maximum(widths, run.mlp.intermediate / plan.tp)
+        if run.moe is None:
+            continue
+        widths = maximum(widths, run.moe.shared / plan.tp)
+        if precision_of(scenario, "experts", run) not in _FUSED_EXPERTS:
+            width = run.moe.intermediate / maximum(1.0, plan.tp / plan.ep)
+            workspace = maximum(
+                workspace,
+                memory.expert_workspace(tokens=tokens, top_k=run.moe.top_k, intermediate=width, hidden=model.hidden),
             )
-        tokens = scenario.traffic.prompt + scenario.traffic.output
-        by_head = scenario.system.kind == "kernels"
-        weights = memory.weight_bytes_per_chip(
-            layer_bytes=total(
-                held * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers
-            ),
-            end_bytes=ends,
-            tp=plan.tp,
-        )
-        per_request = total(
-            memory.request_kv_bytes(
-                cache=request_cache(scenario, run, tokens),
-                layers=held * (run.count / layers),
-                shards=cache_shards(run, plan.tp) if by_head else plan.tp,
-            )
-            for run in model.layers
-        )
-        capacity = usable(model_memory(scenario))
+    return memory.activation_peak(
+        forward=memory.forward_activations(
+            tokens=tokens, hidden=model.hidden, intermediate=widths, streams=engine.hidden_streams
+        ),
+        logits=memory.logit_activations(
+            rows=engine.sequences, vocab=model.vocab, copies=engine.logit_copies, tokens=tokens, hidden=model.hidden
+        ),
+        workspace=workspace,
+    )
+
+
+def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
+    """Return how the memory of a chip is divided, by the rule of its engine."""
+    engine, plan = scenario.system.engine, scenario.deployment
+    if engine is None:
+        efficiency: Any = scenario.system.efficiency
         room = memory.kv_room(
             visible=capacity,
             utilisation=efficiency.memory_utilisation,
             weights=weights,
             reserved=efficiency.reserved_memory,
         )
-        cap = memory.concurrency_cap(room=room, per_request=per_request)
+        return Budget(efficiency.memory_utilisation, 0.0, efficiency.reserved_memory, 0.0, room)
+    peak = peak_of_activations(scenario, engine)
+    outside = memory.non_torch_memory(
+        context=engine.context_memory, communication=engine.communication_memory, tp=plan.tp
+    )
+    if engine.name == "sglang":
+        graphs = engine.cuda_graphs
+        if not _is_given(graphs):
+            graphs = memory.sglang_graphs(batch=engine.sequences)
+        share = engine.memory_utilisation
+        if not _is_given(share):
+            reserve = memory.sglang_reserve(visible=capacity, activations=peak, graphs=graphs, tp=plan.tp, pp=plan.pp)
+            share = memory.static_fraction(visible=capacity, reserve=reserve)
+        room = memory.sglang_kv_pool(visible=capacity, utilisation=share, weights=weights, non_torch=outside)
+        return Budget(share, peak, outside, graphs, room)
+    pool = memory.trtllm_kv_pool if engine.name == "trtllm" else memory.vllm_kv_pool
+    room = pool(
+        visible=capacity,
+        utilisation=engine.memory_utilisation,
+        weights=weights,
+        activation_peak=peak,
+        non_torch=outside,
+        cuda_graphs=engine.cuda_graphs,
+    )
+    return Budget(engine.memory_utilisation, peak, outside, engine.cuda_graphs, room)
+
+
+def fit(scenario: Scenario, tokens: Any = None) -> Fit:
+    """Return what the weights take of a chip, and how many requests fit beside them.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tokens : Number, optional
+        Length of a request; the mean of the traffic where not given [1].
+    """
+    engine = scenario.system.engine
+    with scope("memory"):
+        if tokens is None:
+            traffic = scenario.traffic
+            tokens = serving.mean_length(nominal=traffic.prompt + traffic.output, jitter=traffic.length_jitter)
+        capacity = usable(model_memory(scenario))
+        weights = chip_weights(scenario)
+        parts = budget(scenario, capacity, weights)
+        if engine is not None and _is_given(engine.kv_pool):
+            parts = replace(parts, room=engine.kv_pool)
+        per_token = bytes_per_token(scenario)
+        per_request = request_bytes(scenario, tokens)
+        room = parts.room
+        block = 1.0 if engine is None else engine.block_tokens
+        pool = room
+        if engine is not None and not all(is_recurrent(run) for run in _cached(scenario)):
+            page = per_token * block
+            pool = memory.kv_blocks(room=room, block_bytes=page) * page
+        cap = memory.concurrency_cap(room=pool, per_request=per_request)
+        concurrency = memory.max_concurrency(room=pool, per_request=per_request)
     return Fit(
         capacity=capacity,
         weights=weights,
-        reserved=efficiency.reserved_memory + (1 - efficiency.memory_utilisation) * capacity,
+        reserved=capacity - weights - room,
         room=room,
         per_request=per_request,
         cap=cap,
+        utilisation=parts.utilisation,
+        activation_peak=parts.activation_peak,
+        non_torch=parts.non_torch,
+        cuda_graphs=parts.cuda_graphs,
+        per_token=per_token,
+        block_tokens=block,
+        concurrency=concurrency,
     )
+
+
+def _cached(scenario: Scenario) -> list[Layers]:
+    """Return the runs of layers that have a mixer."""
+    return [run for run in scenario.model.layers if run.attention or run.mla or is_recurrent(run)]
+
+
+def is_uniform(scenario: Scenario) -> bool:
+    """Whether every layer with a cache keeps every token."""
+    return not any(is_recurrent(run) or (run.attention and run.attention.sliding) for run in _cached(scenario))
+
+
+def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
+    """Return the tokens of cache of a replica: whole blocks, or what requests of one length can use.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    held : Fit
+        For requests of that length.
+    tokens : Number
+        Length of a request [1].
+    """
+    if is_uniform(scenario):
+        return memory.longest_sequence(room=held.room, bytes_per_token=held.per_token, block=held.block_tokens)
+    return memory.kv_capacity(concurrency=held.concurrency, tokens=tokens)

@@ -12,7 +12,7 @@ from perfmodel.machines import dataflow, kernels, sram_pipeline
 from perfmodel.machines.operators import CAUSES, Step
 from perfmodel.numerics import maximum
 from perfmodel.serving.fit import Fit, fit, model_memory
-from perfmodel.specs.types import Scenario
+from perfmodel.specs.types import KernelsEfficiency, Scenario
 from perfmodel.trace import scope
 
 MACHINES: dict[str, ModuleType] = {
@@ -40,6 +40,12 @@ class Steady:
         Requests in service in one replica.
     prefill, decode : Step
         One prefill and one step between tokens.
+    ttft_median : Any
+        Time to first token of a request that is not in a burst [s].
+    front : Any
+        Time that the front end takes for a request [s].
+    prompt, output : Any
+        Mean lengths [1].
     waits : mapping
         Seconds that a ``prefill`` waits (part of TTFT) and a ``decode`` step (part of TPOT).
     """
@@ -54,6 +60,33 @@ class Steady:
     prefill: Step
     decode: Step
     waits: Mapping[str, Any]
+    ttft_median: Any
+    front: Any
+    prompt: Any
+    output: Any
+
+
+#: Prompt tokens that an engine takes into one step by default: vLLM's and TensorRT-LLM's 8,192.
+PREFILL_BUDGET = 8192.0
+#: Share of a streaming backlog that shows before the first token; the rest spreads over the later ones.
+STREAM_DELAYED = 0.3
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """What an engine's front end takes for a request and for a token that it sends [s], and how prompts flock."""
+
+    request: Any = 0.0
+    stream: Any = 0.0
+    group: Any = 1.0
+
+
+def front_end(scenario: Scenario) -> FrontEnd:
+    """Return the front end of the engine; machines without measurements of one have none."""
+    efficiency = scenario.system.efficiency
+    if isinstance(efficiency, KernelsEfficiency):
+        return FrontEnd(efficiency.request_time, efficiency.stream_time, efficiency.prefill_group)
+    return FrontEnd()
 
 
 def chips(scenario: Scenario) -> Any:
@@ -78,27 +111,48 @@ def steady_state(scenario: Scenario) -> Steady:
     that wait is part of TTFT.
     """
     machine = MACHINES[scenario.system.kind]
-    traffic, plan = scenario.traffic, scenario.deployment
+    traffic, plan, front = scenario.traffic, scenario.deployment, front_end(scenario)
     memory_fit = fit(scenario)
     with scope("load"):
+        prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
+        output = maximum(1.0, serving.mean_length(nominal=traffic.output, jitter=traffic.length_jitter))
         offered = maximum(1.0, traffic.concurrency / plan.dp)
         running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
-        context = serving.mean_decode_context(prompt=traffic.prompt, output=traffic.output)
+        context = serving.mean_decode_context(prompt=prompt, output=output)
     step = machine.decode(scenario, running, context)
-    first, occupancy = machine.prefill(scenario, running, context, traffic.prompt)
+    first, occupancy = machine.prefill(scenario, running, context, prompt)
     with scope("steady"):
-        interference = serving.interference_per_token(running=running, occupancy=occupancy, output=traffic.output)
-        tpot = step.time + interference
-        join = serving.join_wait(running=running, step=step.time)
-        service = first.time + join + interference + (traffic.output - 1) * tpot
+        # In lock-step every round is a burst; else only the first one is.
+        lock_step = traffic.prefill_first
+        burst_share: Any = 1.0 if lock_step else 1 / traffic.rounds
+        per_step = serving.prompts_per_step(budget=PREFILL_BUDGET, prompt=prompt, running=running)
+        burst = serving.burst_wait(running=running, per_step=per_step, occupancy=occupancy)
+        met = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
+        # What a burst prefills before the first token does not delay the later ones.
+        interference = met * (1 - burst_share / 2)
+        on_chip = step.time + interference
+        backlog = serving.stream_backlog(running=running, per_token=front.stream, step=on_chip)
+        tpot = on_chip + (1 - STREAM_DELAYED) * backlog
+        group = serving.prefill_group(
+            group=front.group, running=running, jitter=traffic.length_jitter, rounds=traffic.rounds
+        )
+        join = serving.join_wait(running=running, step=on_chip)
+        ride = serving.shared_step(running=running, step=step.time)
+        calm = join + ride + met + (group - 1) * occupancy
+        started = maximum(0.0, burst - occupancy)
+        wait = (1 - burst_share) * calm + burst_share * started + STREAM_DELAYED * output * backlog
+        service = front.request + first.time + wait + (output - 1) * tpot
         admission = serving.admission_wait(offered=offered, running=running, service=service)
-        wait = join + interference + admission
-        ttft = first.time + wait
-        latency = serving.request_latency(ttft=ttft, tpot=tpot, output=traffic.output)
+        ttft = front.request + first.time + wait + admission
+        median = front.request + first.time + calm + STREAM_DELAYED * output * backlog + admission
+        if lock_step:
+            median = ttft
+        latency = serving.request_latency(ttft=ttft, tpot=tpot, output=output)
         rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
         used = chips(scenario)
     return Steady(
         ttft=ttft,
+        ttft_median=median,
         tpot=tpot,
         latency=latency,
         rate=rate,
@@ -107,20 +161,23 @@ def steady_state(scenario: Scenario) -> Steady:
         running=running,
         prefill=first,
         decode=step,
-        waits={"prefill": wait, "decode": interference},
+        waits={"prefill": wait + admission, "decode": tpot - step.time},
+        front=front.request,
+        prompt=prompt,
+        output=output,
     )
 
 
 def flops_utilisation(scenario: Scenario, steady: Steady) -> Any:
     """MFU over the steady state and all chips used."""
-    work = steady.prefill.flops + (scenario.traffic.output - 1) * steady.decode.flops / steady.decode.sequences
+    work = steady.prefill.flops + (steady.output - 1) * steady.decode.flops / steady.decode.sequences
     return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak_rate(scenario))
 
 
 def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
     """MBU over the steady state and all chips used."""
     decode = steady.decode
-    work = steady.prefill.bytes_moved + (scenario.traffic.output - 1) * decode.bytes_moved / decode.sequences
+    work = steady.prefill.bytes_moved + (steady.output - 1) * decode.bytes_moved / decode.sequences
     peak = model_memory(scenario).bandwidth
     return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak)
 
@@ -131,4 +188,5 @@ def breakdown(steady: Steady) -> dict[str, dict[str, Any]]:
     for phase, step in (("prefill", steady.prefill), ("decode", steady.decode)):
         with scope(f"{phase}_causes"):
             found[phase] = {cause: steady.waits[phase] if cause == "wait" else getattr(step, cause) for cause in CAUSES}
+    found["prefill"]["host"] = found["prefill"]["host"] + steady.front
     return found

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from perfmodel.errors import UserError
 from perfmodel.specs import files, rules
-from perfmodel.specs.types import EFFICIENCY_OF_KIND, Model, Provenance, System, Traffic
+from perfmodel.specs.types import EFFICIENCY_OF_KIND, Engine, Model, Provenance, System, Traffic
 
 #: Kind of spec: (folder, dataclass).
 FOLDERS: dict[str, tuple[str, type[Any]]] = {
@@ -28,6 +28,7 @@ FOLDERS: dict[str, tuple[str, type[Any]]] = {
 }
 INDEX = "index.json"
 CALIBRATION = "hardware_specs/calibration"
+ENGINE_FOLDER = "hardware_specs/engines"
 SOURCES = "hardware_specs/sources.yaml"
 
 
@@ -252,7 +253,17 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     system = load_bare_system(name)
     chosen = engine or system.default_engine
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen)
-    return replace(system, efficiency=efficiency, provenance={**system.provenance, **origin}), chosen, warnings
+    system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
+    return with_engine(system, chosen), chosen, warnings
+
+
+def with_engine(system: System, engine: str) -> System:
+    """Return a system with the memory budget of an engine; ``native`` has none."""
+    path = bundled() / ENGINE_FOLDER / f"{engine}.yaml"
+    if system.kind != "kernels" or not path.is_file():
+        return system
+    budget, origin = _load(path, Engine, "engine")
+    return replace(system, engine=budget, provenance={**system.provenance, **origin})
 
 
 def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:
@@ -302,6 +313,9 @@ def generated() -> dict[Path, str]:
         made[root / f"{kind}.schema.json"] = json.dumps(form, indent=1) + "\n"
     root = bundled() / CALIBRATION
     checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, efficiency_class(path))}
+    made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
+    root = bundled() / ENGINE_FOLDER
+    checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, Engine)}
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     return made
 

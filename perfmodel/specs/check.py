@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import Model, System, Traffic
+from perfmodel.specs.types import Engine, Model, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -18,6 +18,8 @@ def _dataclass(path: Path) -> type[Any]:
         raise UserError(f"{path}: expected a mapping of fields")
     if raw.keys() & {"layer_time", "kernel_boundary", "layer_overhead"}:
         return catalog.efficiency_class(path)
+    if "block_tokens" in raw:
+        return Engine
     if "layers" in raw:
         return Model
     if "prompt" in raw:
@@ -31,7 +33,8 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
         chosen = [Path(path) for path in paths]
     else:
         chosen = [path for kind in catalog.FOLDERS for _, _, path in catalog.entries(kind)]
-        chosen += sorted((catalog.bundled() / catalog.CALIBRATION).glob("*.yaml"))
+        for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER):
+            chosen += sorted((catalog.bundled() / folder).glob("*.yaml"))
     problems: list[str] = []
     for path in chosen:
         try:

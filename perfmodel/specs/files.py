@@ -18,7 +18,7 @@ from perfmodel.numerics import NAN, Number
 from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import parse
 
-RESERVED = frozenset({"provenance", "efficiency"})
+RESERVED = frozenset({"provenance", "efficiency", "engine"})
 _QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
 
 

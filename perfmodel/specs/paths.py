@@ -145,10 +145,20 @@ def _in_range(text: str, where: str, value: float) -> None:
     name = where.rpartition(".")[2]
     if value < 0:
         raise UserError(f"--set {text}: must not be negative")
-    whole = where.startswith("deployment.") or name in ("count", "heads", "kv_heads", "head_dim", "hidden", "vocab")
+    whole = where.startswith("deployment.") or name in (
+        "block_tokens",
+        "count",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "hidden",
+        "vocab",
+    )
     if whole and (value < 1 or value != int(value)):
         raise UserError(f"--set {text}: must be a whole number of at least 1")
-    if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_", "utilisation")) and value > 1:
+    if "utilisation" in name and value > 1:
+        raise UserError(f"--set {text}: a share of the memory is at most 1")
+    if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_")) and value > 1:
         raise UserError(f"--set {text}: an efficiency is a share of at most 1")
     divides = ("bandwidth", "rates", "visible", "prompt", "output", "concurrency", "gemm_", "attention_", "exponent")
     if value == 0 and any(part in where for part in divides):

@@ -58,7 +58,7 @@ def _engine(system: System) -> Iterator[tuple[str, str]]:
 def _precision(model: Model) -> Iterator[tuple[str, str]]:
     if model.precision not in PRECISIONS:
         yield "precision", f"unknown '{model.precision}', expected one of {', '.join(PRECISIONS)}"
-    for kind in model.unquantised:
+    for kind in (*model.unquantised, *(kind for run in model.layers for kind in run.unquantised)):
         if kind not in TENSOR_CLASSES:
             yield "unquantised", f"unknown '{kind}', expected some of {', '.join(TENSOR_CLASSES)}"
 

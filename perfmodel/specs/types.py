@@ -165,7 +165,10 @@ class Moe:
 
 @dataclass(frozen=True)
 class Layers:
-    """A run of equal layers: at most one mixer and at most one feed-forward block each."""
+    """A run of equal layers: at most one mixer and at most one feed-forward block each.
+
+    The classes in ``unquantised`` stay in BF16 in these layers, besides those of the model.
+    """
 
     count: Whole
     norms: Whole = 2.0
@@ -176,6 +179,7 @@ class Layers:
     mamba1: Mamba1 | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
+    unquantised: tuple[str, ...] = ()
 
 
 #: Classes of tensors that a checkpoint can leave unquantised.
@@ -184,7 +188,10 @@ TENSOR_CLASSES = ("attention", "mlp", "experts", "router", "embedding", "head")
 
 @dataclass(frozen=True)
 class Model:
-    """An architecture; the classes in ``unquantised`` stay in BF16 whatever the precision."""
+    """An architecture; the classes in ``unquantised`` stay in BF16 whatever the precision.
+
+    ``towers`` are weights that engines load beside the text model: encoders of images and sound, and their projectors.
+    """
 
     name: str
     hf_id: str
@@ -195,6 +202,7 @@ class Model:
     max_context: Whole
     layers: tuple[Layers, ...]
     unquantised: tuple[str, ...] = ("router", "embedding", "head")
+    towers: Count = 0.0
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
@@ -204,12 +212,20 @@ class Model:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the users ask for; lengths are means."""
+    """What the users ask for.
+
+    ``rounds`` is the number of prompts over the concurrency: a benchmark that sends all its clients at once starts with
+    a burst, which is one round of them.  ``length_jitter`` spreads lengths evenly down to so much less than the nominal
+    ones.  With ``prefill_first`` and fixed lengths the clients stay in lock-step, and every round is a burst.
+    """
 
     name: str
     prompt: Count
     output: Count
     concurrency: Count = 1.0
+    rounds: Count = 1e6
+    length_jitter: Share = 0.0
+    prefill_first: bool = False
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
@@ -304,8 +320,22 @@ class KernelsEfficiency:
     attention_memory: Mapping[str, Share]
     attention_growth: Mapping[str, Seconds]
     attention_compute: Share
+    expert_memory: Share
+    expert_compute: Share
+    dequantised_expert_compute: Share
+    expert_evenness: Share
+    expert_tile: Count
     layer_time: Seconds
+    expert_time: Seconds
+    quantise_time: Seconds
     step_time: Seconds
+    sequence_time: Seconds
+    sequence_layer_time: Seconds
+    request_time: Seconds
+    stream_time: Seconds
+    prefill_group: Count
+    tpot_spread: Share
+    ttft_spread: Share
     stage_latency: Seconds
     expert_imbalance: Share
     memory_utilisation: Share
@@ -360,6 +390,30 @@ EFFICIENCY_OF_KIND: dict[str, type[Any]] = {
 
 
 @dataclass(frozen=True)
+class Engine:
+    """What an engine keeps of a GPU's memory, and the blocks of its cache.
+
+    ``memory_utilisation`` is the engine's own share: ``gpu_memory_utilization``, ``free_gpu_memory_fraction`` or
+    ``mem_fraction_static``.  What an engine logs can be given in place of what is worked out: ``weights``,
+    ``activation_peak`` and ``kv_pool`` of a chip.
+    """
+
+    name: str
+    memory_utilisation: Share
+    batched_tokens: Count
+    sequences: Count
+    logit_copies: Count
+    hidden_streams: Count
+    context_memory: Bytes
+    communication_memory: Bytes
+    cuda_graphs: Bytes
+    block_tokens: Whole
+    weights: Bytes = UNPUBLISHED
+    activation_peak: Bytes = UNPUBLISHED
+    kv_pool: Bytes = UNPUBLISHED
+
+
+@dataclass(frozen=True)
 class System:
     """A machine that can be bought, with the parts that the models need."""
 
@@ -382,6 +436,7 @@ class System:
     quantised: str = "linear"
     tile: Count = 1.0
     efficiency: Efficiency | None = None
+    engine: Engine | None = None
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 

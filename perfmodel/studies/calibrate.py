@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ from perfmodel.equations import roofline
 from perfmodel.errors import UserError
 from perfmodel.machines.kernels import ATTENTION_BLOCK, all_reduce_time
 from perfmodel.machines.operators import kv_bytes_per_token_layer, tensors
-from perfmodel.prediction import evaluate
-from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog, files
-from perfmodel.specs.paths import put
-from perfmodel.specs.types import AllReduce, KernelsEfficiency, Scenario
+from perfmodel.specs.types import AllReduce, KernelsEfficiency
+from perfmodel.studies import serving_fit
 
 Array = NDArray[np.float64]
 
@@ -60,8 +58,6 @@ GEMM_FORMATS = {
 KERNELS = "aiconfigurator-0.12"
 #: Share of a table's rows that must be possible before a fit of it is believed.
 LEAST_POSSIBLE = 0.95
-#: Serving rows that beat the physics or saturate a front end; see ``data/README.md``.
-ANOMALIES = (("nvidia/Llama-3.1-8B-Instruct-FP8", "H200 SXM", "vllm 0.12.0"),)
 
 
 @dataclass(frozen=True)
@@ -387,74 +383,57 @@ def _all_reduce_block(chip: str, engine: str) -> dict[str, Any] | None:
     return block
 
 
-# --- time a layer ------------------------------------------------------------------------------------------------
+# --- serving -----------------------------------------------------------------------------------------------------
+
+_UNITS = {"layer_time": 1e-6, "expert_time": 1e-6, "quantise_time": 1e-6, "sequence_time": 1e-6}
+_UNITS |= {"sequence_layer_time": 1e-6, "request_time": 1e-3}
+#: How far a number may lie from the truth on a chip where it was not fitted: low and high are it over and times this.
+_ELSEWHERE = {"layer_time": 1.6, "request_time": 3.0}
 
 
-def layer_time_rows(chip: str, engine: str) -> list[dict[str, str]]:
-    """Return the serving rows on which the time a layer is fitted: dense models, at most 8 requests at once."""
-    hardware = next(name for name, known in CHIP_OF_HARDWARE.items() if known == chip)
-    return [
-        row
-        for row in _rows("measured/serving.csv")
-        if row["metric"] == "tpot"
-        and row["hardware"] == hardware
-        and row["engine"].split()[0] == engine
-        and 0 < float(row["concurrency_or_batch"] or 0) <= 8
-        and (row["model"], row["hardware"], row["engine"]) not in ANOMALIES
-        and _is_dense(row["model"])
-    ]
+def _quantity_text(name: str, value: float) -> str:
+    unit = _UNITS.get(name)
+    return f"{value:.3g}" if unit is None else f"{value / unit:.3g} {'us' if unit == 1e-6 else 'ms'}"
 
 
-def _is_dense(model: str) -> bool:
-    try:
-        return all(run.moe is None for run in catalog.load_model(model).layers)
-    except UserError:
-        return False
-
-
-def serving_scenario(row: Mapping[str, str], efficiency: KernelsEfficiency) -> Scenario:
-    """Return the scenario of a serving row."""
-    options = Options(
-        tp=float(row["tp"]),
-        pp=float(row["pp"] or 1),
-        precision=row["dtype_weights"] or None,
-        kv_precision=row["dtype_kv"] or None,
-        engine=row["engine"].split()[0],
-        prompt=float(row["isl"]),
-        output=float(row["osl"]),
-        concurrency=float(row["concurrency_or_batch"]),
-    )
-    return resolve(row["model"], row["hardware"], options, efficiency=efficiency)
-
-
-def fit_layer_time(rows: list[dict[str, str]], efficiency: KernelsEfficiency) -> tuple[float, Array]:
-    """Fit the one time a layer on TPOT; everything else is taken from the kernels.
-
-    TPOT is affine in it, so two evaluations a row and one division give the least squares of relative errors.
-    """
-    measured = np.array([float(row["value"]) * 1e-3 for row in rows])
-    scenarios = [serving_scenario(row, efficiency) for row in rows]
-
-    def tpot(layer_time: float) -> Array:
-        path = "system.efficiency.layer_time"
-        return np.array([float(evaluate(put(one, path, layer_time)).metrics["tpot_s"]) for one in scenarios])
-
-    bare = tpot(0.0)
-    slope = (tpot(1e-5) - bare) / 1e-5 / measured
-    gap = 1 - bare / measured
-    fitted = max(0.0, float(np.sum(slope * gap) / np.sum(slope**2)))
-    return fitted, tpot(fitted) / measured - 1
-
-
-def _layer_time(chip: str, engine: str, block: dict[str, Any]) -> dict[str, Any]:
-    rows = layer_time_rows(chip, engine)
-    if not rows:
-        return {}
-    efficiency, _ = files.build(KernelsEfficiency, block, {})
-    fitted, errors = fit_layer_time(rows, efficiency)
-    models = ", ".join(sorted({row["model"] for row in rows}))
-    note = _note(errors, f"1 parameter on TPOT of {models} at up to 8 requests at once")
-    return {"layer_time": Fitted(f"{fitted * 1e6:.4g} us", note).quantity()}
+def serving_block(
+    chip: str, engine: str, coefficients: serving_fit.Coefficients, errors: Mapping[str, float], block: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the fitted serving numbers of a chip and engine; on a chip without rows they are estimates."""
+    pair = f"{chip}-{engine}"
+    numbers = coefficients.of(pair)
+    known = pair in coefficients.own
+    made: dict[str, Any] = {}
+    for name, value in numbers.items():
+        if name == "all_reduce_large_bandwidth":
+            continue
+        key = "prefill_group" if name == "group" else name
+        value = min(
+            value, {"expert_memory": 0.95, "dequantised_expert_compute": 1.0, "expert_evenness": 1.0}.get(name, value)
+        )
+        entry: dict[str, Any] = {"value": _quantity_text(name, value), "source": KERNELS}
+        if known:
+            share = "this chip and engine" if name in serving_fit.OWN else "all sets together"
+            entry.update(kind="measured", note=f"fitted on serving rows of {share}, around a stated centre")
+        else:
+            wide = _ELSEWHERE.get(name, 1.4)
+            shares = ("expert_memory", "dequantised_expert_compute", "expert_evenness")
+            top = min(value * wide, 1.0) if name in shares else value * wide
+            entry.update(kind="estimate", low=_quantity_text(name, value / wide), high=_quantity_text(name, top))
+            entry["note"] = "fitted on serving rows of other chips"
+        made[key] = entry
+    side = "known" if known else "elsewhere"
+    for metric in ("tpot", "ttft"):
+        note = "half-width that holds 80 % of rows of left-out " + ("models" if known else "engines and models")
+        value = errors[f"{metric}_{side}"]
+        made[f"{metric}_spread"] = {"value": f"{value:.3f}", "source": KERNELS, "kind": "derived", "note": note}
+    if "all_reduce" in block and isinstance(block["all_reduce"], dict):
+        wider = dict(block["all_reduce"]["large_bandwidth"])
+        rate = float(wider["value"].split()[0]) * numbers["all_reduce_large_bandwidth"]
+        factor = f"times {numbers['all_reduce_large_bandwidth']:.2f} for what prefill overlaps, fitted on serving rows"
+        wider.update(value=f"{rate:.4g} GB/s", note=f"{wider['note']}; {factor}")
+        made["all_reduce"] = {**block["all_reduce"], "large_bandwidth": wider}
+    return made
 
 
 # --- machines without kernel tables ------------------------------------------------------------------------------
@@ -523,29 +502,49 @@ def _find(figures: Any, label: str, expected: float) -> float:
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the name and the content of every calibration file."""
-    defaults = {
-        kind: files.read_yaml(catalog.bundled() / catalog.CALIBRATION / f"default-{kind}.yaml")
-        for kind in ("kernels", "dataflow", "sram_pipeline")
-    }
-    for chip, system in SYSTEM_OF_CHIP.items():
-        try:
-            catalog.find("system", system)
-        except UserError:
-            continue
+def kernel_blocks() -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what kernel tables say of every chip and engine that has some, completed by the kind's defaults."""
+    defaults = _without(files.read_yaml(catalog.bundled() / catalog.CALIBRATION / "default-kernels.yaml"))
+    blocks: dict[tuple[str, str], dict[str, Any]] = {}
+    for chip in SYSTEM_OF_CHIP:
         kernels = _kernel_block(chip)
         for engine in ("vllm", "trtllm", "sglang"):
             measured: dict[str, Any] = dict(kernels)
             all_reduce = _all_reduce_block(chip, engine)
             if all_reduce is not None:
                 measured["all_reduce"] = all_reduce
-            elif engine != "trtllm":
-                # Kernels alone were measured, with TensorRT-LLM: other engines keep the kind's default.
-                continue
-            merged = files.merge(_without(defaults["kernels"]), measured)
-            merged = files.merge(merged, _layer_time(chip, engine, merged))
-            yield f"{chip}-{engine}", merged
+            blocks[chip, engine] = files.merge(defaults, measured)
+    return blocks
+
+
+def serving_groups(blocks: Mapping[tuple[str, str], dict[str, Any]]) -> list[serving_fit.Group]:
+    """Return the serving rows with the kernel-level efficiencies of their chips."""
+
+    def efficiency(chip: str, engine: str) -> KernelsEfficiency:
+        made, _ = files.build(KernelsEfficiency, blocks[chip, engine], {})
+        return cast(KernelsEfficiency, made)
+
+    return serving_fit.groups(efficiency)
+
+
+def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the name and the content of every calibration file."""
+    defaults = {
+        kind: files.read_yaml(catalog.bundled() / catalog.CALIBRATION / f"default-{kind}.yaml")
+        for kind in ("dataflow", "sram_pipeline")
+    }
+    blocks = kernel_blocks()
+    found = serving_groups(blocks)
+    coefficients = serving_fit.fit_all(found)
+    models, engines = (serving_fit.cross_validate(found, split) for split in ("model", "engine"))
+    errors = {
+        "tpot_known": serving_fit.spread(part.tpot for part in models),
+        "ttft_known": serving_fit.spread(part.ttft for part in models),
+        "tpot_elsewhere": serving_fit.spread(part.tpot for part in [*models, *engines]) * 1.5,
+        "ttft_elsewhere": serving_fit.spread(part.ttft for part in [*models, *engines]) * 1.5,
+    }
+    for (chip, engine), block in blocks.items():
+        yield f"{chip}-{engine}", files.merge(block, serving_block(chip, engine, coefficients, errors, block))
     yield "lpu-v1-native", files.merge(_without(defaults["sram_pipeline"]), {**_LPU_ESTIMATES, **lpu_block()})
     yield "sn40l-native", files.merge(_without(defaults["dataflow"]), sn40_block())
 
@@ -622,3 +621,8 @@ def calibrate(target: Path | None = None) -> list[Path]:
     if target is None:
         catalog.write_generated()
     return written
+
+
+def fitted_keys() -> frozenset[tuple[str, str]]:
+    """Return row id and metric of every serving row on which something is fitted; ``validate`` keeps them apart."""
+    return serving_fit.fitted_keys()

@@ -158,8 +158,19 @@ def ideal(scenario):
             attention_memory=dict.fromkeys(efficiency.attention_memory, 1.0),
             attention_growth=dict.fromkeys(efficiency.attention_growth, 0.0),
             attention_compute=1.0,
+            expert_memory=1.0,
+            expert_compute=1.0,
+            dequantised_expert_compute=1.0,
+            expert_evenness=1.0,
+            expert_tile=0.0,
             layer_time=0.0,
+            expert_time=0.0,
+            quantise_time=0.0,
             step_time=0.0,
+            sequence_time=0.0,
+            sequence_layer_time=0.0,
+            request_time=0.0,
+            stream_time=0.0,
             stage_latency=0.0,
             all_reduce=AllReduce(0.0, 0.0, 1e30, 0.0, 0.0, 1e30, efficiency.all_reduce.threshold),
         )
@@ -201,13 +212,13 @@ def test_no_ideal_step_beats_bytes_or_flops(running, context, **layout):
 @limits(120)
 @given(**LAID_OUT, running=st.integers(1, 32).map(float), context=CONTEXTS)
 def test_an_ideal_step_of_one_stage_does_nothing_else(running, context, **layout):
-    """Not above the sum of weights, cache and FLOPs by more than the activations: nothing is counted twice."""
+    """Not above the sum of weights, cache and FLOPs by more than activations move: nothing is counted twice."""
     scenario = fitting(**layout | {"precision": "fp8" if layout["precision"] == "fp8" else "bf16"})
     assume(scenario.deployment.pp == 1 and scenario.system.kind != "sram_pipeline")
     bandwidth, bf16, _ = peaks(scenario)
     moved = (weight_bytes(scenario) + running * cache_bytes(scenario, context)) / bandwidth
     computed = running * token_flops(scenario, context) / bf16
-    assert decode_time(ideal(scenario), running, context) <= 1.05 * (moved + computed)
+    assert decode_time(ideal(scenario), running, context) <= 1.15 * (moved + computed)
 
 
 @limits(200)

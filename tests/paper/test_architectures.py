@@ -10,16 +10,17 @@ from perfmodel.equations import memory, transformer
 from perfmodel.machines import operators
 from perfmodel.machines.operators import Pass
 from perfmodel.question import Options, resolve
-from perfmodel.serving.fit import fit
+from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.specs import catalog
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "data" / "models.json").read_text(encoding="utf-8"))["models"]
 
 
 def cache_of_request(name, tokens, system="dgx-b200", **options):
-    """Bytes that one request of so many tokens takes on one chip."""
+    """Bytes that one request of so many tokens takes on one chip, without the rounding to an engine's blocks."""
     scenario = resolve(name, system, Options(prompt=float(tokens - 1), output=1.0, kv_precision="bf16", **options))
-    return float(fit(scenario).per_request)
+    scenario = replace(scenario, system=replace(scenario.system, engine=None))
+    return float(request_bytes(scenario, float(tokens)))
 
 
 def test_deepseek_keeps_576_elements_a_token_and_layer():

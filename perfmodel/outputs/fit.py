@@ -1,0 +1,319 @@
+"""What fits, as an answer of its own: a table, a JSON object, or a row."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfmodel.errors import UserError
+from perfmodel.question import Options, resolve
+from perfmodel.serving.fit import Fit, fit, kv_tokens, request_bytes
+from perfmodel.specs import catalog
+from perfmodel.specs.paths import provenance_of, put, quantities
+from perfmodel.specs.types import Model, Scenario
+from perfmodel.specs.units import show
+
+_GIB = 2.0**30
+#: Parts of a chip's memory in the order of the table: key of the JSON, label.
+_PARTS = (
+    ("visible", "visible to the engine"),
+    ("outside_budget", "left alone by the engine"),
+    ("weights", "weights"),
+    ("activation_peak", "peak of activations"),
+    ("non_torch", "context and communication"),
+    ("cuda_graphs", "CUDA graphs"),
+    ("kv_pool", "KV cache"),
+)
+
+
+@dataclass(frozen=True)
+class FitAnswer:
+    """Whether a model fits a system, and with how much cache.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    held : Fit
+        Memory of one chip of the fullest stage [B].
+    context : float
+        Tokens of a request.
+    kv_tokens, requests, concurrency : float
+        Of all replicas together: tokens of cache, requests of that length, and the same with a fraction.
+    fits : bool
+    reason : str
+        Why not, else empty.
+    assumed, warnings : tuple of str
+    """
+
+    scenario: Scenario
+    held: Fit
+    context: float
+    kv_tokens: float
+    requests: float
+    concurrency: float
+    fits: bool
+    reason: str
+    assumed: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return the bytes of one chip by use; they add up to what the engine sees."""
+        held = self.held
+        taken = {
+            "visible": float(held.capacity),
+            "weights": float(held.weights),
+            "activation_peak": float(held.activation_peak),
+            "non_torch": float(held.non_torch),
+            "cuda_graphs": float(held.cuda_graphs),
+            "kv_pool": float(held.room),
+        }
+        rest = taken["visible"] - sum(value for use, value in taken.items() if use != "visible")
+        return {**taken, "outside_budget": rest}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        plan = self.scenario.deployment
+        return {
+            "model": self.scenario.model.name,
+            "system": self.scenario.system.name,
+            "plan": {
+                "name": plan.plan,
+                **{key: float(getattr(plan, key)) for key in ("tp", "pp", "ep", "dp")},
+                "engine": plan.engine,
+                "precision": plan.precision,
+                "kv_precision": plan.kv_precision,
+            },
+            "chips": float(plan.tp * plan.pp * plan.dp),
+            "fits": self.fits,
+            "context": self.context,
+            "kv_tokens": self.kv_tokens,
+            "requests": self.requests,
+            "concurrency": self.concurrency,
+            "utilisation": float(self.held.utilisation),
+            "parts": self.parts,
+            "per_token_bytes": float(self.held.per_token),
+            "per_request_bytes": float(self.held.per_request),
+            "block_tokens": float(self.held.block_tokens),
+            "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
+            "reason": self.reason or None,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return the answer as flat columns."""
+        data = self.to_dict()
+        plan, parts = data.pop("plan"), data.pop("parts")
+        said = ("assumed", "warnings", "reason")
+        flat: dict[str, Any] = {key: value for key, value in data.items() if key not in said}
+        flat.update({f"plan_{key}": value for key, value in plan.items()})
+        flat.update({f"{use}_bytes": value for use, value in parts.items()})
+        flat["reason"] = data["reason"]
+        return flat
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with one row."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row()])
+
+    def __repr__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        out = StringIO()
+        print_fit(self, Console(file=out, width=100, color_system=None))
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+    def _repr_html_(self) -> str:
+        def row(label: str, cells: Sequence[str]) -> str:
+            inner = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            return f"<tr><th>{html.escape(label)}</th>{inner}</tr>"
+
+        body = "".join(row(label, cells) for label, cells in _rows(self) if label)
+        return f"<table><caption>{html.escape(_title(self))}</caption><tbody>{body}</tbody></table>"
+
+
+def ask(
+    model: str | Model, on: str, options: Options, changes: Sequence[str] = (), context: float | None = None
+) -> FitAnswer:
+    """Answer whether a model fits, with how many tokens of cache and how many requests.
+
+    Parameters
+    ----------
+    model, on, options, changes
+        As in :func:`perfmodel.question.resolve`.
+    context : float, optional
+        Tokens of a request; prompt and output of the traffic where one is given, else the most that the model takes.
+
+    Raises
+    ------
+    UserError
+        Where the question cannot be answered as asked.
+    """
+    has_traffic = options.traffic is not None or options.prompt is not None
+    if context is not None and has_traffic:
+        raise UserError("give either --context or a traffic")
+    if context is not None and (not context >= 1 or context != int(context)):
+        raise UserError(f"--context {context:g}: must be a whole number of at least 1")
+    assumed = []
+    if not has_traffic:
+        architecture = catalog.load_model(model) if isinstance(model, str) else model
+        if context is None:
+            context = float(architecture.max_context)
+            assumed.append(f"context {context:g}, the most that {architecture.name} takes")
+        # The plan is chosen for requests of this length.
+        options = replace(options, prompt=max(1.0, context - 1), output=1.0)
+    scenario = resolve(model, on, options, changes)
+    if has_traffic:
+        context = float(scenario.traffic.prompt + scenario.traffic.output)
+    assert context is not None
+    told = [line for line in scenario.assumed if not line.startswith("concurrency")]
+    return _answer(replace(scenario, assumed=(*told, *assumed)), context)
+
+
+def _answer(scenario: Scenario, context: float) -> FitAnswer:
+    held = fit(scenario, context)
+    replicas = float(scenario.deployment.dp)
+    fits = float(held.cap) >= 1
+    tokens = max(0.0, float(kv_tokens(scenario, held, context)))
+    return FitAnswer(
+        scenario=scenario,
+        held=held,
+        context=context,
+        kv_tokens=tokens * replicas,
+        requests=float(held.cap) * replicas,
+        concurrency=float(held.concurrency) * replicas,
+        fits=fits,
+        reason="" if fits else _misfit(scenario, held, context),
+        assumed=scenario.assumed,
+        warnings=(*scenario.warnings, *_warnings(scenario, context, tokens)),
+    )
+
+
+def longest_request(scenario: Scenario, most: float) -> float:
+    """Return the most tokens of one request that fit alone, up to ``most``; 0 where none does."""
+    room = float(fit(scenario, most).room)
+    low, high = 0.0, most
+    while high - low > 1:
+        middle = float(int((low + high) / 2))
+        if float(request_bytes(scenario, middle)) <= room:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _misfit(scenario: Scenario, held: Fit, context: float) -> str:
+    plan = scenario.deployment
+    where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
+    if float(held.room) <= 0:
+        usable = float(held.capacity) - float(held.reserved)
+        return (
+            f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gib(held.weights)} of weights a chip, "
+            f"{_gib(usable)} usable; more chips or a smaller precision would do"
+        )
+    longest = longest_request(scenario, context)
+    return (
+        f"no request of {context:,.0f} tokens fits {where}: it needs {_gib(held.per_request)} of cache a chip and "
+        f"{_gib(held.room)} are free; {longest:,.0f} tokens would fit"
+    )
+
+
+def _warnings(scenario: Scenario, context: float, tokens: float) -> list[str]:
+    found = []
+    if context > float(scenario.model.max_context):
+        found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
+    moved = []
+    for path, unit, value in quantities(scenario):
+        origin = provenance_of(scenario, path)
+        if origin.kind != "estimate" or origin.low != origin.low or not tokens:
+            continue
+        ends = []
+        for bound in (origin.low, origin.high):
+            other = put(scenario, path, bound)
+            ends.append(max(0.0, float(kv_tokens(other, fit(other, context), context))) / tokens - 1)
+        if max(map(abs, ends)) >= 0.005:
+            span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
+            effect = f"moves the tokens {ends[0]:+.0%} to {ends[1]:+.0%}"
+            moved.append((max(map(abs, ends)), f"estimate {path} = {show(float(value), unit, 3)} ({span}) {effect}"))
+    return found + [text for _, text in sorted(moved, reverse=True)]
+
+
+# --- table -------------------------------------------------------------------------------------------------------
+
+
+def _gib(value: Any) -> str:
+    return f"{float(value) / _GIB:,.2f} GiB"
+
+
+def _size(value: Any) -> str:
+    number = float(value)
+    for unit, size in (("GiB", _GIB), ("MiB", 2.0**20), ("KiB", 2.0**10)):
+        if number >= size:
+            return f"{number / size:,.4g} {unit}"
+    return f"{number:,.0f} B"
+
+
+def _title(answer: FitAnswer) -> str:
+    scenario = answer.scenario
+    plan = scenario.deployment
+    degrees = [f"TP{plan.tp:g}"] + [
+        f"{name.upper()}{value:g}" for name in ("pp", "ep", "dp") if float(value := getattr(plan, name)) > 1
+    ]
+    return (
+        f"{scenario.model.name} on {scenario.system.name}, {' '.join(degrees)}, {plan.engine}, "
+        f"{plan.precision} weights, {plan.kv_precision} KV"
+    )
+
+
+def _rows(answer: FitAnswer) -> list[tuple[str, list[str]]]:
+    """Return label and cells; an empty label is a rule."""
+    parts = answer.parts
+    whole = parts["visible"]
+    rows: list[tuple[str, list[str]]] = []
+    for use, label in _PARTS:
+        value = parts[use]
+        if use in ("visible", "weights", "kv_pool") or abs(value) > 1e-6 * whole:
+            rows.append((label, [_gib(value), f"{value / whole:.1%}"]))
+    held = answer.held
+    rows += [
+        ("", []),
+        ("a token takes, a chip", [_size(held.per_token), ""]),
+        (f"a request of {answer.context:,.0f} takes", [_size(held.per_request), ""]),
+        ("", []),
+        ("tokens of KV cache", [f"{answer.kv_tokens:,.0f}", ""]),
+        (f"requests of {answer.context:,.0f} tokens", [f"{answer.requests:,.0f}", ""]),
+    ]
+    return rows
+
+
+def print_fit(answer: FitAnswer, console: Any) -> None:
+    """Print the memory of a chip by use, what fits, and what was assumed."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("of one chip", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    for label, cells in _rows(answer):
+        if label:
+            table.add_row(Text(label), *map(Text, cells))
+        else:
+            table.add_section()
+    console.print(Text(_title(answer)))
+    console.print(table)
+    said = [("assumed", answer.assumed), ("mind", answer.warnings), ("does not fit", [answer.reason])]
+    for heading, lines in said:
+        if not any(lines):
+            continue
+        console.print()
+        console.print(Text(heading))
+        for line in lines:
+            console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
