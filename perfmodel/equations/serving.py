@@ -89,6 +89,27 @@ def prompts_per_step(*, budget: Number, prompt: Number, running: Number) -> Any:
     return minimum(maximum(1.0, floor(budget / prompt)), maximum(1.0, running))
 
 
+@equation(symbol=r"n_{new}", unit="1", source=_CONSERVATION)
+def prompts_together(*, running: Number, output: Number, per_step: Number) -> Any:
+    r"""Prompts that a step finds waiting in the long run: as many as requests end in a step.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    output : Number
+        Output tokens a request [1].
+    per_step : Number
+        Prompts that one step can take in [1].
+
+    Returns
+    -------
+    Number
+        Prompts, at least 1 [1].
+    """
+    return minimum(maximum(1.0, running / output), per_step)
+
+
 @equation(symbol=r"t_{burst}", unit="s", source="mean place in a queue of all clients that start at once")
 def burst_wait(*, running: Number, per_step: Number, occupancy: Number) -> Any:
     r"""Time from a common start to the first token, the own prefill included.

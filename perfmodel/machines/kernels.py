@@ -248,8 +248,8 @@ def decode(scenario: Scenario, running: Any, context: Any) -> Step:
         return step(scenario, (Pass(batch, 1.0, context, decoding=True),))
 
 
-def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:
-    """Return the prefill of one prompt, and the time that it takes from decoding."""
+def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
+    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding."""
     with scope("prefill"):
-        alone = step(scenario, (Pass(1.0, prompt, 0.0),))
-    return alone, alone.time / scenario.deployment.pp
+        together = step(scenario, (Pass(group, prompt, 0.0),))
+    return together, together.time / group / scenario.deployment.pp

@@ -169,8 +169,11 @@ def decode(scenario: Scenario, running: Any, context: Any) -> Step:
         return _beats(one, beats, _hops(scenario, batch))
 
 
-def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any) -> tuple[Step, Any]:
-    """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it."""
+def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
+    """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it.
+
+    Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once plays no part.
+    """
     plan = scenario.deployment
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
     batch = pipeline.microbatch_size(running=running, stages=plan.pp)

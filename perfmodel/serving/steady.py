@@ -120,12 +120,14 @@ def steady_state(scenario: Scenario) -> Steady:
         running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
         context = serving.mean_decode_context(prompt=prompt, output=output)
     step = machine.decode(scenario, running, context)
-    first, occupancy = machine.prefill(scenario, running, context, prompt)
+    with scope("load"):
+        per_step = serving.prompts_per_step(budget=PREFILL_BUDGET, prompt=prompt, running=running)
+        together = serving.prompts_together(running=running, output=output, per_step=per_step)
+    first, occupancy = machine.prefill(scenario, running, context, prompt, together)
     with scope("steady"):
         # In lock-step every round is a burst; else only the first one is.
         lock_step = traffic.prefill_first
         burst_share: Any = 1.0 if lock_step else 1 / traffic.rounds
-        per_step = serving.prompts_per_step(budget=PREFILL_BUDGET, prompt=prompt, running=running)
         burst = serving.burst_wait(running=running, per_step=per_step, occupancy=occupancy)
         met = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
         # What a burst prefills before the first token does not delay the later ones.
@@ -170,14 +172,20 @@ def steady_state(scenario: Scenario) -> Steady:
 
 def flops_utilisation(scenario: Scenario, steady: Steady) -> Any:
     """MFU over the steady state and all chips used."""
-    work = steady.prefill.flops + (steady.output - 1) * steady.decode.flops / steady.decode.sequences
+    work = (
+        steady.prefill.flops / steady.prefill.sequences
+        + (steady.output - 1) * steady.decode.flops / steady.decode.sequences
+    )
     return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak_rate(scenario))
 
 
 def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
     """MBU over the steady state and all chips used."""
     decode = steady.decode
-    work = steady.prefill.bytes_moved + (steady.output - 1) * decode.bytes_moved / decode.sequences
+    work = (
+        steady.prefill.bytes_moved / steady.prefill.sequences
+        + (steady.output - 1) * decode.bytes_moved / decode.sequences
+    )
     peak = model_memory(scenario).bandwidth
     return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak)
 

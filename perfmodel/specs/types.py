@@ -338,8 +338,6 @@ class KernelsEfficiency:
     ttft_spread: Share
     stage_latency: Seconds
     expert_imbalance: Share
-    memory_utilisation: Share
-    reserved_memory: Bytes
     call_latency: Seconds
     link_efficiency: Mapping[str, Share]
     eager_launch: Seconds

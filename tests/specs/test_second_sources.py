@@ -170,6 +170,11 @@ SECOND = [
     # PCIe cards
     ("l40s-8", "rates.fp8", 1_466 * TERA / 2, 1e-9, "data sheet: 1,466 TFLOPS FP8, sparse"),
     ("l40s-8", "link.bandwidth_per_direction", 16 * 16e9 / 8, 0.02, "PCIe Gen4: 16 lanes of 16 GT/s"),
+    ("h100-pcie-8", "rates.bf16", 114 * 4096 * 1.62e9, 0.01, "114 SMs x 4,096 dense FLOP a clock x 1.62 GHz"),
+    ("h100-pcie-8", "memory.hbm.bandwidth", 5120 / 8 * 3.2e9, 0.03, "HBM2e: 5,120 bits of 3.2 Gb/s"),
+    ("h100-nvl-2", "rates.bf16", 1_671 * TERA / 2, 0.01, "data sheet: 1,671 TFLOPS BF16, sparse"),
+    ("h100-nvl-2", "memory.hbm.bandwidth", 6144 / 8 * 5.1e9, 0.02, "HBM3: 6,144 bits of 5.1 Gb/s"),
+    ("h100-nvl-2", "memory.hbm.visible", 94 * 2**30, 0.01, "94 GB of address space"),
     ("rtx-pro-6000-8", "rates.fp4", 4_000 * TERA / 2, 0.07, "data sheet: 4,000 TOPS FP4, sparse, at a higher clock"),
     ("rtx-pro-6000-8", "link.bandwidth_per_direction", 16 * 32e9 / 8, 0.02, "PCIe Gen5: 16 lanes of 32 GT/s"),
     ("rtx-pro-6000-8", "memory.hbm.visible", 96 * 2**30, 0.01, "data sheet: 96 GB of address space"),
