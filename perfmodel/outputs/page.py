@@ -24,7 +24,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
-main { max-width: 74rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }
+main { max-width: 84rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }
 h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 .6rem; letter-spacing: -.01em; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; padding-top: 1rem; border-top: 1px solid var(--rule); }
 p { max-width: 46rem; margin: .4rem 0 1rem; }
@@ -49,7 +49,7 @@ td.n, th.n { text-align: right; white-space: nowrap; }
 tr.l0 td:first-child, tr.l1 td:first-child, tr.l2 td:first-child { white-space: nowrap; }
 tr.l0 td { font-weight: 600; border-top: 2px solid var(--rule); }
 tr.l0 td:last-child, tr.l1 td:last-child, tr.l2 td:last-child { font-weight: 400; color: var(--soft);
-  font-size: .85rem; }
+  font-size: .85rem; white-space: nowrap; }
 tr.l1 td:first-child { padding-left: 1.8rem; }
 tr.l2 td:first-child { padding-left: 3rem; color: var(--soft); }
 tbody tr:hover { background: var(--card); }

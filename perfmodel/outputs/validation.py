@@ -20,6 +20,7 @@ _PART_SAYS = {
     "calibrated": "calibrated: something was fitted on these very rows, so this is no validation",
     "anomalous": "anomalies: not runs of a plain closed loop, kept out of the scores above",
 }
+_LEFT_OUT_SCORES = ("n", "MAPE", "median", "bias")
 #: Columns for which a narrow terminal has no room.
 _WIDE_ONLY = ("within 20 %", "in band")
 _COLUMNS = ("n", "cover", "MAPE", "median", "bias", "P90", "within 20 %", "in band", "worst")
@@ -166,6 +167,48 @@ def _fitted(result: Validation, most: int = 3) -> list[str]:
     return lines
 
 
+def _left_out(result: Validation) -> list[list[str]]:
+    """Return the cells of the scores of left-out rows."""
+    lines = []
+    for row in result.left_out:
+        tpot, ttft = row["tpot"], row["ttft"] or {"n": 0}
+        cells = [row["left_out"], row["what"].removeprefix(f"{row['left_out']} ")]
+        for one in (tpot, ttft):
+            shown = (
+                [_share(one["mape"]), _share(one["median"]), _share(one["bias"], sign=True)] if one["n"] else ["-"] * 3
+            )
+            cells += [f"{one['n']:,}", *shown]
+        lines.append(cells)
+    return lines
+
+
+_LEFT_OUT_SAYS = (
+    "left out: the rows of serving.csv that were fitted on, each predicted by a fit that never saw its model "
+    "(or TP, engine, concurrency)"
+)
+_LEFT_OUT_COLUMNS = ("left out", "rows", *(f"{name} {what}" for name in ("TPOT", "TTFT") for what in _LEFT_OUT_SCORES))
+
+
+def _print_left_out(result: Validation, console: Any) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print()
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1 if console.width >= 100 else 0))
+    made.title, made.title_justify = Text(_LEFT_OUT_SAYS), "left"
+    for at, name in enumerate(_LEFT_OUT_COLUMNS):
+        made.add_column(Text(name), justify="left" if at < 2 else "right")
+    last = None
+    for cells in _left_out(result):
+        if cells[0] != last and last is not None:
+            made.add_section()
+        shown = ["" if cells[0] == last else cells[0], *cells[1:]]
+        made.add_row(*(Text(cell if at < 2 or console.width >= 100 else f" {cell}") for at, cell in enumerate(shown)))
+        last = cells[0]
+    console.print(made)
+
+
 def print_validation(result: Validation, console: Any, groups: bool = True) -> None:
     """Print scores by file, calibrated and predicted apart, and what stands behind them."""
     from rich.text import Text
@@ -190,6 +233,8 @@ def print_validation(result: Validation, console: Any, groups: bool = True) -> N
         _say(console, "anomalies", _anomalies(mine))
         _say(console, "no prediction", _reasons(mine))
         _say(console, "taken as, where the row does not say", _assumptions(mine))
+    if result.left_out:
+        _print_left_out(result, console)
     _say(console, "fitted parameters behind these predictions", _fitted(result))
 
 
@@ -431,6 +476,15 @@ def _fitted_section(result: Validation) -> str:
     )
 
 
+def _left_out_section(result: Validation) -> str:
+    if not result.left_out:
+        return ""
+    return page.section(
+        "Left out",
+        page.table(_LEFT_OUT_COLUMNS, _left_out(result), f"{_LEFT_OUT_SAYS}.", range(2, len(_LEFT_OUT_COLUMNS))),
+    )
+
+
 def html_page(result: Validation, source: str) -> str:
     """Return the report page."""
     count = len(result.rows)
@@ -444,6 +498,7 @@ def html_page(result: Validation, source: str) -> str:
         page.paragraph("Mean size of the error where nothing was fitted on the rows:") if cards else "",
         cards,
         *(_data_section(result, data, at) for at, data in enumerate(result.files())),
+        _left_out_section(result),
         _fitted_section(result),
     ]
     foot = [

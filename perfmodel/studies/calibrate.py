@@ -7,6 +7,7 @@ it was fitted on and how far those points lie from the fit.
 from __future__ import annotations
 
 import csv
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -527,6 +528,38 @@ def serving_groups(blocks: Mapping[tuple[str, str], dict[str, Any]]) -> list[ser
     return serving_fit.groups(efficiency)
 
 
+@functools.cache
+def cross_validation(split: str) -> list[serving_fit.LeftOut]:
+    """Return the errors of serving rows when each model, TP, engine or band of concurrency is left out in turn."""
+    return serving_fit.cross_validate(serving_groups(kernel_blocks()), split)
+
+
+def _scores(errors: Array) -> dict[str, float | int | None]:
+    if not errors.size:
+        return {"n": 0, "mape": None, "median": None, "bias": None}
+    size = np.abs(errors)
+    names = ("mape", "median", "bias")
+    values = (float(np.mean(size)), float(np.median(size)), float(np.median(errors)))
+    return {"n": int(errors.size), **{name: round(value, 4) for name, value in zip(names, values, strict=True)}}
+
+
+def left_out_scores() -> list[dict[str, Any]]:
+    """Return the scores of rows that the fit never saw, for every way of leaving some out."""
+    rows: list[dict[str, Any]] = []
+    for split in serving_fit.SPLITS:
+        parts = cross_validation(split)
+        tpot, ttft = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tpot", "ttft"))
+        moe = np.concatenate([part.moe for part in parts])
+        rows.append({"left_out": split, "what": "all", "tpot": _scores(tpot), "ttft": _scores(ttft)})
+        rows.append({"left_out": split, "what": "dense", "tpot": _scores(tpot[~moe]), "ttft": None})
+        rows.append({"left_out": split, "what": "experts", "tpot": _scores(tpot[moe]), "ttft": None})
+        rows += [
+            {"left_out": split, "what": part.what, "tpot": _scores(part.tpot), "ttft": _scores(part.ttft)}
+            for part in parts
+        ]
+    return rows
+
+
 def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
     """Give the name and the content of every calibration file."""
     defaults = {
@@ -534,9 +567,8 @@ def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
         for kind in ("dataflow", "sram_pipeline")
     }
     blocks = kernel_blocks()
-    found = serving_groups(blocks)
-    coefficients = serving_fit.fit_all(found)
-    models, engines = (serving_fit.cross_validate(found, split) for split in ("model", "engine"))
+    coefficients = serving_fit.fit_all(serving_groups(blocks))
+    models, engines = cross_validation("model"), cross_validation("engine")
     errors = {
         "tpot_known": serving_fit.spread(part.tpot for part in models),
         "ttft_known": serving_fit.spread(part.ttft for part in models),
@@ -620,6 +652,8 @@ def calibrate(target: Path | None = None) -> list[Path]:
         written.append(path)
     if target is None:
         catalog.write_generated()
+        scores = json.dumps(left_out_scores(), indent=1)
+        (folder / serving_fit.LEFT_OUT).write_text(f"{scores}\n", encoding="utf-8")
     return written
 
 

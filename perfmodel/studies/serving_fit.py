@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ from perfmodel.specs import catalog
 from perfmodel.specs.types import AllReduce, KernelsEfficiency, Scenario, Traffic
 
 Array = NDArray[np.float64]
+#: Scores of left-out rows, stored beside the calibrations.
+LEFT_OUT = "left-out.json"
 
 ROWS = "measured/serving.csv"
 #: Spread that the errors are measured against: about the noise of TPOT and of TTFT.
@@ -401,3 +404,9 @@ def spread(errors: Iterable[Array]) -> float:
 def fitted_keys() -> frozenset[tuple[str, str]]:
     """Return row id and metric of every row that the fit rests on."""
     return frozenset((row["row_id"], row["metric"]) for row in _measured() if not anomaly(row))
+
+
+def stored_scores() -> list[dict[str, Any]]:
+    """Return the scores of left-out rows as ``calibrate`` stored them."""
+    text = (catalog.bundled() / catalog.CALIBRATION / LEFT_OUT).read_text(encoding="utf-8")
+    return cast(list[dict[str, Any]], json.loads(text))

@@ -1390,11 +1390,15 @@ class Validation:
     scores : list of Score
     fitted : list of FittedFile
         Parameters of the predictions, and what they were fitted on.
+    left_out : list of dict
+        Where rows were fitted on: the scores of the same rows by fits that never saw their model, TP, engine or
+        concurrency, as ``calibrate`` stored them.
     """
 
     rows: list[Row]
     scores: list[Score]
     fitted: list[FittedFile]
+    left_out: list[dict[str, Any]]
 
     def of(self, data: str, part: str, by: str) -> list[Score]:
         """Return the scores of one file, part and grouping."""
@@ -1418,6 +1422,7 @@ class Validation:
                 {"calibration": entry.name, "parameters": entry.numbers, "on": list(entry.notes)}
                 for entry in self.fitted
             ],
+            "left_out": self.left_out,
         }
 
     def to_frame(self) -> Any:
@@ -1466,7 +1471,8 @@ def score_rows(given: Iterable[tuple[str, Mapping[str, str]]], tick: Tick = lamb
         waiting.append(asked)
     _answer(waiting, tick)
     _accepted_lengths(rows)
-    return Validation(rows, scores(rows), fitted_parameters(rows))
+    left_out = serving_fit.stored_scores() if any(row.fitted for row in rows) else []
+    return Validation(rows, scores(rows), fitted_parameters(rows), left_out)
 
 
 def bundled_path(name: str) -> Path:

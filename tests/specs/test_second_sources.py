@@ -63,7 +63,7 @@ SECOND = [
     ("dgx-b200", "memory.hbm.visible", 180 * 2**30, 0.01, "aiconfigurator b200_sxm: 180 GiB"),
     ("dgx-b200", "link.bandwidth_per_direction", 14.4 * TERA / 8 / 2, 1e-9, "DGX B200: 14.4 TB/s, both directions"),
     ("dgx-b200", "power.system_per_chip", 14.3e3 / 8, 0.01, "DGX B200: 14.3 kW"),
-    # GB200 NVL72 and HGX B300
+    # GB200 NVL72, GB300 NVL72 and HGX B300
     ("gb200-nvl72", "chips_per_node", 18 * 4, 1e-9, "18 compute trays of 4 GPUs"),
     ("gb200-nvl72", "link.bandwidth_per_direction", 130 * TERA / 72 / 2, 0.01, "NVL72: 130 TB/s, both directions"),
     ("gb200-nvl72", "memory.hbm.visible", 186 * GIGA, 0.08, "data sheet: 186 GB"),
@@ -74,6 +74,10 @@ SECOND = [
         0.25,
         "18 trays of 5.4 kW, switches and shelves not included",
     ),
+    ("gb300-nvl72", "chips_per_node", 18 * 4, 1e-9, "18 compute trays of 4 GPUs"),
+    ("gb300-nvl72", "link.bandwidth_per_direction", 130 * TERA / 72 / 2, 0.01, "NVL72: 130 TB/s, both directions"),
+    ("gb300-nvl72", "network.bandwidth_per_direction", 800e9 / 8, 1e-9, "ConnectX-8 of 800 Gb/s"),
+    ("gb300-nvl72", "memory.hbm.visible", 288 * GIGA, 0.08, "data sheet: 288 GB"),
     ("b300", "memory.hbm.bandwidth", 62 * TERA / 8, 1e-9, "HGX B300: 62 TB/s"),
     ("b300", "memory.hbm.visible", 268 * 2**30, 0.01, "InferenceX: 268 GiB"),
     ("b300", "rates.fp4", 13_500 * TERA, 0.05, "InferenceX: 13.5 PFLOPS dense FP4"),
@@ -206,7 +210,7 @@ def test_every_system_has_one():
 
 
 @pytest.mark.parametrize(
-    "name", ["dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "mi300x-8", "mi325x-8", "mi355x-8"]
+    "name", ["dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72", "mi300x-8", "mi325x-8", "mi355x-8"]
 )
 def test_fp8_doubles_the_dense_bf16_rate(name):
     """A sparse rate put beside a dense one would show as a factor of 1 or 4."""
