@@ -20,7 +20,6 @@ _PART_SAYS = {
     "calibrated": "calibrated: something was fitted on these very rows, so this is no validation",
     "anomalous": "anomalies: not runs of a plain closed loop, kept out of the scores above",
 }
-_LEFT_OUT_SCORES = ("n", "MAPE", "median", "bias")
 #: Columns for which a narrow terminal has no room.
 _WIDE_ONLY = ("within 20 %", "in band")
 _COLUMNS = ("n", "cover", "MAPE", "median", "bias", "P90", "within 20 %", "in band", "worst")
@@ -64,7 +63,8 @@ def figure(value: float, unit: str) -> str:
 # --- terminal ----------------------------------------------------------------------------------------------------
 
 
-def _table(title: str, first: str, console: Any) -> Any:
+def _bare_table(title: str, first: str, console: Any) -> Any:
+    """Return a table with its first column only."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -72,6 +72,11 @@ def _table(title: str, first: str, console: Any) -> Any:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1 if console.width >= 100 else 0))
     made.title, made.title_justify = Text(title), "left"
     made.add_column(Text(first), overflow="fold")
+    return made
+
+
+def _table(title: str, first: str, console: Any) -> Any:
+    made = _bare_table(title, first, console)
     for name in _COLUMNS:
         if name not in _WIDE_ONLY or console.width >= 100:
             made.add_column(name, justify="right", no_wrap=True)
@@ -167,45 +172,41 @@ def _fitted(result: Validation, most: int = 3) -> list[str]:
     return lines
 
 
-def _left_out(result: Validation) -> list[list[str]]:
-    """Return the cells of the scores of left-out rows."""
-    lines = []
-    for row in result.left_out:
-        tpot, ttft = row["tpot"], row["ttft"] or {"n": 0}
-        cells = [row["left_out"], row["what"].removeprefix(f"{row['left_out']} ")]
-        for one in (tpot, ttft):
-            shown = (
-                [_share(one["mape"]), _share(one["median"]), _share(one["bias"], sign=True)] if one["n"] else ["-"] * 3
-            )
-            cells += [f"{one['n']:,}", *shown]
-        lines.append(cells)
-    return lines
-
-
 _LEFT_OUT_SAYS = (
     "left out: the rows of serving.csv that were fitted on, each predicted by a fit that never saw its model "
     "(or TP, engine, concurrency)"
 )
-_LEFT_OUT_COLUMNS = ("left out", "rows", *(f"{name} {what}" for name in ("TPOT", "TTFT") for what in _LEFT_OUT_SCORES))
+_LEFT_OUT_COLUMNS = [f"{name} {what}" for name in ("TPOT", "TTFT") for what in ("n", "MAPE", "median", "bias")]
+
+
+def _left_out(result: Validation) -> list[tuple[int, list[str]]]:
+    """Return the depth and the cells of the scores of left-out rows."""
+    lines = []
+    for row in result.left_out:
+        whole_split = row["what"] == "all"
+        cells = [f"{row['left_out']} left out" if whole_split else row["what"]]
+        for one in (row["tpot"], row["ttft"]):
+            if one is None:
+                cells += ["-"] * 4
+            else:
+                cells += [f"{one['n']:,}", _share(one["mape"]), _share(one["median"]), _share(one["bias"], sign=True)]
+        lines.append((0 if whole_split else 1, cells))
+    return lines
 
 
 def _print_left_out(result: Validation, console: Any) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    console.print()
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1 if console.width >= 100 else 0))
-    made.title, made.title_justify = Text(_LEFT_OUT_SAYS), "left"
-    for at, name in enumerate(_LEFT_OUT_COLUMNS):
-        made.add_column(Text(name), justify="left" if at < 2 else "right")
-    last = None
-    for cells in _left_out(result):
-        if cells[0] != last and last is not None:
+    narrow = console.width < 100
+    shown = [at for at, name in enumerate(_LEFT_OUT_COLUMNS, 1) if not (narrow and name.endswith("median"))]
+    made = _bare_table(_LEFT_OUT_SAYS, "", console)
+    for at in shown:
+        made.add_column(_LEFT_OUT_COLUMNS[at - 1], justify="right")
+    for depth, cells in _left_out(result):
+        if depth == 0 and made.row_count:
             made.add_section()
-        shown = ["" if cells[0] == last else cells[0], *cells[1:]]
-        made.add_row(*(Text(cell if at < 2 or console.width >= 100 else f" {cell}") for at, cell in enumerate(shown)))
-        last = cells[0]
+        made.add_row(Text(f"{'  ' * depth}{cells[0]}"), *(Text(f" {cells[at]}") for at in shown))
+    console.print()
     console.print(made)
 
 
@@ -479,9 +480,16 @@ def _fitted_section(result: Validation) -> str:
 def _left_out_section(result: Validation) -> str:
     if not result.left_out:
         return ""
+    lines = _left_out(result)
     return page.section(
         "Left out",
-        page.table(_LEFT_OUT_COLUMNS, _left_out(result), f"{_LEFT_OUT_SAYS}.", range(2, len(_LEFT_OUT_COLUMNS))),
+        page.table(
+            ["", *_LEFT_OUT_COLUMNS],
+            [cells for _, cells in lines],
+            f"{_LEFT_OUT_SAYS}.",
+            range(1, len(_LEFT_OUT_COLUMNS) + 1),
+            [depth for depth, _ in lines],
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import itertools
 import json
 import re
 from collections import OrderedDict
@@ -130,7 +131,8 @@ def anomaly(row: Mapping[str, str]) -> str:
 class Group:
     """Rows of one model, chip, engine and precision, as arrays on one axis.
 
-    ``tpot_used`` and ``ttft_used`` leave out what is anomalous or beyond the KV cap, where admission decides.
+    ``tpot_scored`` and ``ttft_scored`` leave out what is anomalous.  The fit also leaves out what does not fit in the
+    KV cache, where admission decides.
     """
 
     model: str
@@ -144,8 +146,9 @@ class Group:
     clients: Array
     tpot: Array
     ttft: Array
-    tpot_used: NDArray[np.bool_]
-    ttft_used: NDArray[np.bool_]
+    tpot_scored: NDArray[np.bool_]
+    ttft_scored: NDArray[np.bool_]
+    fits: NDArray[np.bool_]
 
     @property
     def family(self) -> str:
@@ -214,10 +217,9 @@ def _group(
     scenario = replace(scenario, traffic=traffic, deployment=replace(scenario.deployment, tp=tp))
     with np.errstate(all="ignore"):
         held = evaluate(scenario, ()).max_concurrency
-    room = clients <= np.broadcast_to(held, clients.shape)
 
-    def used(metric: str) -> NDArray[np.bool_]:
-        return np.array([metric in entry and not entry[f"{metric}_anomaly"] for entry in entries]) & room
+    def scored(metric: str) -> NDArray[np.bool_]:
+        return np.array([metric in entry and not entry[f"{metric}_anomaly"] for entry in entries])
 
     return Group(
         model=model,
@@ -231,8 +233,9 @@ def _group(
         clients=clients,
         tpot=np.array([entry.get("tpot", np.nan) for entry in entries]),
         ttft=np.array([entry.get("ttft", np.nan) for entry in entries]),
-        tpot_used=used("tpot"),
-        ttft_used=used("ttft"),
+        tpot_scored=scored("tpot"),
+        ttft_scored=scored("ttft"),
+        fits=clients <= np.broadcast_to(held, clients.shape),
     )
 
 
@@ -318,7 +321,7 @@ def fit(used: Sequence[tuple[Group, NDArray[np.bool_]]]) -> Coefficients:
     -------
     Coefficients
     """
-    pairs = sorted({group.pair for group, mask in used if (mask & group.tpot_used).any()})
+    pairs = sorted({group.pair for group, mask in used if (mask & group.fits & group.tpot_scored).any()})
     names = [*SHARED, *(f"{pair}:{name}" for pair in pairs for name in OWN)]
     centres = np.log([*(centre for centre, _ in SHARED.values()), *(1.0 for _ in pairs for _ in OWN)])
     spreads = np.array([*(spread for _, spread in SHARED.values()), *(OWN[name] for _ in pairs for name in OWN)])
@@ -333,8 +336,8 @@ def fit(used: Sequence[tuple[Group, NDArray[np.bool_]]]) -> Coefficients:
         parts = [(x - centres) / spreads]
         for group, mask in used:
             tpot, ttft = ratios(group, now.of(group.pair))
-            parts.append(np.log(tpot[mask & group.tpot_used]) / TPOT_SPREAD)
-            parts.append(np.log(ttft[mask & group.ttft_used]) / TTFT_SPREAD)
+            parts.append(np.log(tpot[mask & group.fits & group.tpot_scored]) / TPOT_SPREAD)
+            parts.append(np.log(ttft[mask & group.fits & group.ttft_scored]) / TTFT_SPREAD)
         return np.concatenate(parts)
 
     def loss(squares: Any) -> Any:
@@ -364,8 +367,11 @@ class LeftOut:
 
 
 def _band(clients: float) -> str:
-    edges = (5, 11, 24, 48, 100, 200)
-    return next((f"up to {edge} clients" for edge in edges if clients <= edge), "over 200 clients")
+    edges = (0, 5, 11, 24, 48, 100, 200)
+    return next(
+        (f"{low + 1} to {high} clients" for low, high in itertools.pairwise(edges) if clients <= high),
+        "201 clients and more",
+    )
 
 
 SPLITS: dict[str, Callable[[Group], Sequence[str]]] = {
@@ -376,11 +382,15 @@ SPLITS: dict[str, Callable[[Group], Sequence[str]]] = {
 }
 
 
+def _by_number(label: str) -> list[str | int]:
+    return [int(word) if word.isdigit() else word for word in label.split()]
+
+
 def cross_validate(found: Sequence[Group], split: str) -> list[LeftOut]:
     """Leave out each model, TP, engine or band of concurrency in turn, fit on the rest, and predict it."""
     labels = [np.array(SPLITS[split](group)) for group in found]
     results = []
-    for what in dict.fromkeys(label for column in labels for label in column.tolist()):
+    for what in sorted({label for column in labels for label in column.tolist()}, key=_by_number):
         coefficients = fit([(group, column != what) for group, column in zip(found, labels, strict=True)])
         tpot, ttft, moe = [], [], []
         for group, column in zip(found, labels, strict=True):
@@ -388,8 +398,8 @@ def cross_validate(found: Sequence[Group], split: str) -> list[LeftOut]:
             if not mask.any():
                 continue
             tpot_ratio, ttft_ratio = ratios(group, coefficients.of(group.pair))
-            tpot.append(tpot_ratio[mask & group.tpot_used] - 1)
-            ttft.append(ttft_ratio[mask & group.ttft_used] - 1)
+            tpot.append(tpot_ratio[mask & group.tpot_scored] - 1)
+            ttft.append(ttft_ratio[mask & group.ttft_scored] - 1)
             experts = any(run.moe is not None for run in group.scenario.model.layers)
             moe.append(np.full(tpot[-1].size, experts))
         results.append(LeftOut(what, np.concatenate(tpot), np.concatenate(ttft), np.concatenate(moe)))

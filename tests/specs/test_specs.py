@@ -7,7 +7,6 @@ import pytest
 
 from perfmodel.specs import catalog
 from perfmodel.specs.types import EFFICIENCY_OF_KIND
-from perfmodel.studies import calibrate
 
 FILES = [(kind, name, path) for kind in catalog.FOLDERS for name, _, path in catalog.entries(kind)]
 SYSTEMS = sorted(name for kind, name, _ in FILES if kind == "system")
@@ -138,12 +137,3 @@ def test_extends_changes_a_few_lines_and_says_which_file_wrote_each():
         "link",  # holds a NaN, which equals nothing
         "provenance",
     }
-
-
-def test_calibrations_regenerate_byte_for_byte():
-    """The files are those that the data and the fits give; nobody edits them."""
-    made = {name: calibrate.as_text(name, content) for name, content in calibrate.calibrations()}
-    held = {path.stem: path.read_text(encoding="utf-8") for path in CALIBRATIONS}
-    assert {name for name in held if not name.startswith("default-")} == set(made)
-    for name, text in made.items():
-        assert text == held[name], f"{name}: run perfmodel calibrate"
