@@ -95,7 +95,7 @@ def find(kind: str, name: str) -> Path:
     index = _index(kind)
     if wanted in index:
         return bundled() / folder / index[wanted]
-    close = difflib.get_close_matches(wanted, [*known, *index], n=3, cutoff=0.5)
+    close = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *index])), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"'perfmodel specs list {kind}s' shows all"
     raise UserError(f"unknown {kind} '{name}': {hint}")
 
