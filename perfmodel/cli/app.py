@@ -15,6 +15,7 @@ from perfmodel.cli.calibrate import calibrate
 from perfmodel.cli.compare import compare
 from perfmodel.cli.fit import fit
 from perfmodel.cli.predict import predict
+from perfmodel.cli.report import report
 from perfmodel.cli.specs import specs_app
 from perfmodel.cli.sweep import sweep
 from perfmodel.cli.validate import validate
@@ -46,7 +47,7 @@ def _root(
     """Which inference hardware, how much of it, at what speed and what cost."""
 
 
-_VERBS: tuple[Callable[..., Any], ...] = (predict, compare, sweep, fit, calibrate, validate)
+_VERBS: tuple[Callable[..., Any], ...] = (predict, compare, sweep, fit, calibrate, validate, report)
 for verb in _VERBS:
     app.command()(verb)
 app.add_typer(specs_app, name="specs")

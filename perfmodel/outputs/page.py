@@ -27,7 +27,15 @@ body { margin: 0; background: var(--paper); color: var(--ink);
 main { max-width: 84rem; margin: 0 auto; padding: 2.5rem 1.5rem 4rem; }
 h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 .6rem; letter-spacing: -.01em; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; padding-top: 1rem; border-top: 1px solid var(--rule); }
+h3 { font-size: 1.12rem; margin: 2.2rem 0 .4rem; }
+a { color: var(--accent); }
 p { max-width: 46rem; margin: .4rem 0 1rem; }
+p.answer { font-size: 1.05rem; border-left: 3px solid var(--accent); padding-left: .9rem; }
+ul { max-width: 52rem; padding-left: 1.2rem; }
+ul.notes { color: var(--soft); font-size: .95rem; }
+nav ol { padding-left: 1.4rem; max-width: 60rem; }
+nav li { margin: .25rem 0; }
+nav span { color: var(--soft); }
 p.lead { font-size: 1.1rem; color: var(--soft); }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11.5rem, 1fr)); gap: 1rem; margin: 1.5rem 0; }
 .card { background: var(--card); border-radius: .6rem; padding: 1rem 1.1rem; }
@@ -62,33 +70,30 @@ code { font-size: .92em; }
 @media print { main { max-width: none; } .card { border: 1px solid var(--rule); } }
 """
 
-#: Text and rules of a chart take the page's own colour, whichever it is.
-_CONFIG: dict[str, Any] = {
-    "background": None,
-    "font": "system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "tickColor": "currentColor",
-        "domainColor": "currentColor",
-        "gridColor": "currentColor",
-        "gridOpacity": 0.12,
-        "labelFontSize": 13,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-    },
-    "legend": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "labelFontSize": 13,
-        "titleFontSize": 13,
-        "orient": "bottom",
-    },
-    "title": {"color": "currentColor", "fontSize": 15, "anchor": "start", "fontWeight": 600, "offset": 10},
-    "header": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 13},
-}
+
+def config(ink: str = "currentColor", background: str | None = None) -> dict[str, Any]:
+    """Return how charts look; on a page, text and rules take the page's own colour, whichever it is."""
+    text = {"labelColor": ink, "titleColor": ink}
+    return {
+        "background": background,
+        "font": "system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, DejaVu Sans, sans-serif",
+        "view": {"stroke": None},
+        "axis": {
+            **text,
+            "tickColor": ink,
+            "domainColor": ink,
+            "gridColor": ink,
+            "gridOpacity": 0.12,
+            "labelFontSize": 13,
+            "titleFontSize": 13,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+        },
+        "legend": {**text, "labelFontSize": 13, "titleFontSize": 13, "orient": "bottom"},
+        "title": {"color": ink, "fontSize": 15, "anchor": "start", "fontWeight": 600, "offset": 10},
+        "header": {**text, "labelFontSize": 13},
+    }
+
 
 _START = """
 for (const holder of document.querySelectorAll(".chart")) {
@@ -152,8 +157,8 @@ def chart(spec: Mapping[str, Any], caption: str, name: str) -> str:
     """Return a figure of a Vega-Lite spec; ``name`` is unique in the page."""
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "config": _CONFIG,
-        "width": "container",
+        "config": config(),
+        **({} if "facet" in spec else {"width": "container"}),
         **spec,
     }
     return (
@@ -181,6 +186,28 @@ def cards(entries: Sequence[tuple[str, str, str]]) -> str:
 def paragraph(text: str, kind: str = "") -> str:
     """Return a paragraph of plain text."""
     return f'<p class="{escape(kind)}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def listed(lines: Sequence[str], kind: str = "") -> str:
+    """Return a list of plain text; nothing where it is empty."""
+    inner = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    mark = f' class="{escape(kind)}"' if kind else ""
+    return f"<ul{mark}>{inner}</ul>" if lines else ""
+
+
+def contents(entries: Sequence[tuple[str, str, str]]) -> str:
+    """Return links into the page: the name of an anchor, its heading and what stands there in short."""
+    inner = "".join(
+        f'<li><a href="#{escape(anchor)}">{escape(heading)}</a> <span>{escape(said)}</span></li>'
+        for anchor, heading, said in entries
+    )
+    return f'<nav aria-label="Contents"><ol>{inner}</ol></nav>'
+
+
+def block(heading: str, anchor: str, *parts: str) -> str:
+    """Return a part of a section that can be linked to."""
+    inner = "\n".join(part for part in parts if part)
+    return f'<article id="{escape(anchor)}"><h3>{escape(heading)}</h3>\n{inner}</article>'
 
 
 def section(heading: str, *parts: str) -> str:

@@ -45,6 +45,11 @@ def _user_roots() -> list[Path]:
     return [root for root in [*named, Path.cwd()] if root.resolve() != bundled()]
 
 
+def roots() -> list[Path]:
+    """Return the folders that specs and recipes are looked for in, in order."""
+    return [*_user_roots(), bundled()]
+
+
 def _spec_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", "economics.yaml"))
 

@@ -1,0 +1,38 @@
+"""``perfmodel report``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli import OK
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME|RECIPE.yaml", help="A report by name, or a recipe of your own.", show_default=False),
+]
+Out = Annotated[
+    str | None,
+    typer.Option("--out", metavar="DIR", help="Folder to write to; reports/build/NAME where it is not given."),
+]
+
+
+def report(name: Name, out: Out = None) -> int:
+    """Write a report: one page that opens offline, and PNG, SVG and CSV of each chart."""
+    from pathlib import Path
+
+    from perfmodel.outputs import report as output
+
+    folder = Path(out) if out is not None else Path("reports", "build", Path(name).stem)
+    shown = sys.stderr.isatty()
+
+    def tick(done: int, of: int) -> None:
+        if shown:
+            print(f"\r{done} of {of} figures", end="" if done < of else "\n", file=sys.stderr, flush=True)
+
+    path, *files = output.save(name, folder, tick)
+    print(path)
+    print(f"{len(files)} files of charts beside it", file=sys.stderr)
+    return OK
