@@ -13,7 +13,9 @@ from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.outputs import page
 from perfmodel.outputs.files import text_cell, whole
-from perfmodel.studies.validate import LEAST_P90, WITHIN, Row, Score, Validation, describe
+from perfmodel.studies.validate import Validation
+from perfmodel.studies.validate.rows import Row
+from perfmodel.studies.validate.scoring import LEAST_P90, WITHIN, Score, describe
 
 _PART_SAYS = {
     "predicted": "predicted: nothing was fitted on these rows",

@@ -147,6 +147,7 @@ def _in_range(text: str, where: str, value: float) -> None:
         raise UserError(f"--set {text}: must not be negative")
     whole = where.startswith("deployment.") or name in (
         "block_tokens",
+        "max_sequences",
         "count",
         "heads",
         "kv_heads",

@@ -406,6 +406,7 @@ class Engine:
     communication_memory: Bytes
     cuda_graphs: Bytes
     block_tokens: Whole
+    max_sequences: Whole
     weights: Bytes = UNPUBLISHED
     activation_peak: Bytes = UNPUBLISHED
     kv_pool: Bytes = UNPUBLISHED

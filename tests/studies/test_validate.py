@@ -13,6 +13,8 @@ from perfmodel.equations import speculative
 from perfmodel.errors import UserError
 from perfmodel.outputs import validation
 from perfmodel.studies import serving_fit, validate
+from perfmodel.studies.validate.names import _squash, find_engine, find_model, find_system
+from perfmodel.studies.validate.scoring import PARTS
 
 HEADER = (
     "row_id,model,hardware,n_chips,tp,pp,ep,dtype_weights,dtype_kv,engine,mode,isl,osl,concurrency_or_batch,metric,value,"
@@ -67,7 +69,7 @@ def test_nothing_of_validate_csv_is_fitted_on():
     def run_of(row):
         names = ("model", "hardware", "engine", "tp", "isl", "osl", "concurrency_or_batch", "metric")
         text = [row.get(name, "").casefold() for name in names]
-        return (validate._squash(text[0].rpartition("/")[2]), validate._squash(text[1]), *text[2:])
+        return (_squash(text[0].rpartition("/")[2]), _squash(text[1]), *text[2:])
 
     fitted = serving_fit.fitted_keys()
     serving = validate.read_rows(validate.bundled_path("serving"))
@@ -93,7 +95,7 @@ def test_calibrated_and_predicted_are_never_mixed(bundled):
         assert (key in fitted) <= row.fitted
         if row.data == "serving" and row.fitted:
             assert row.part in ("calibrated", "anomalous")
-    for part in validate.PARTS:
+    for part in PARTS:
         counted = sum(one.rows for one in bundled.scores if one.part == part and one.by == "metric")
         assert counted == sum(row.part == part for row in bundled.rows)
 
@@ -213,7 +215,7 @@ def test_a_band_holds_its_prediction(tmp_path, metric, unit):
     ],
 )
 def test_models_answer_to_what_data_call_them(written, name, precision):
-    assert validate.find_model(written)[:2] == (name, precision)
+    assert find_model(written)[:2] == (name, precision)
 
 
 @pytest.mark.parametrize(
@@ -233,18 +235,18 @@ def test_models_answer_to_what_data_call_them(written, name, precision):
     ],
 )
 def test_systems_answer_to_what_data_call_them(written, name):
-    assert validate.find_system(written) == name
+    assert find_system(written) == name
 
 
 @pytest.mark.parametrize("written", ["A100 40GB", "H20", "Vicuna"])
 def test_another_chip_is_not_taken_for_a_listed_one(written):
     with pytest.raises(validate.Unanswered):
-        validate.find_system(written)
+        find_system(written)
 
 
 def test_a_card_is_not_taken_for_the_module():
     try:
-        found = validate.find_system("H100 PCIe")
+        found = find_system("H100 PCIe")
     except validate.Unanswered:
         return
     assert found != "dgx-h100"
@@ -255,7 +257,7 @@ def test_a_card_is_not_taken_for_the_module():
     [("vLLM 0.10.1", "vllm"), ("TensorRT-LLM v0.14", "trtllm"), ("TRTLLM", "trtllm"), ("SGLang", "sglang"), ("", "")],
 )
 def test_engines(text, name):
-    assert validate.find_engine(text) == name
+    assert find_engine(text) == name
 
 
 def test_empty_precisions_are_the_checkpoints_and_the_engines(tmp_path):

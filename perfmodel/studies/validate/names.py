@@ -1,0 +1,182 @@
+"""What data call models, systems, engines and precisions."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from perfmodel.errors import UserError
+from perfmodel.specs import catalog
+from perfmodel.studies.validate.reading import Unanswered
+
+#: Precisions by the names that data use.
+PRECISION_OF = {
+    "fp16": "fp16",
+    "float16": "fp16",
+    "half": "fp16",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_static": "fp8",
+    "fp8_dynamic": "fp8",
+    "float8": "fp8",
+    "w8a8_fp8": "fp8",
+    "e4m3": "fp8",
+    "int8": "int8",
+    "w8a8": "int8",
+    "sq": "int8",
+    "int8_sq": "int8",
+    "int8_wo": "int8",
+    "w8a16": "int8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+    "w4a8_nvfp4": "fp4",
+    "mxfp4": "mxfp4",
+    "w4a16_mxfp4": "mxfp4",
+    "w4a8_mxfp4": "mxfp4",
+    "w4a8_mxfp4_mxfp8": "mxfp4",
+    "w4a8_mxfp4_fp8": "mxfp4",
+    "int4": "int4",
+    "int4_wo": "int4",
+    "w4a16": "int4",
+    "awq": "int4",
+    "gptq": "int4",
+    "w4a16_awq": "int4",
+    "w4a8": "int4",
+}
+#: Ends of a model's name that do not change its shape.
+_ENDS = re.compile(
+    r"[-_ ](instruct|it|hf|chat|base|thinking|dynamic|block|turbo|preview|99(\.9)?|\d{4}|v\d(\.\d)?|\d+e|tp|kv|"
+    r"quantized|mlperf)$"
+)
+_PRECISION_END = re.compile(
+    r"[-_ ](fp8|nvfp4|fp4|mxfp4|bf16|fp16|int8|int4|awq|gptq|w4a16|w8a8|w8a16|quantized\.w4a16|quantized\.w8a8)$"
+)
+#: Models with the shape of a listed one.
+_SAME_SHAPE = {
+    "llama38b": ("llama-3.1-8b", "Llama 3 8B has the shape of Llama 3.1 8B, not its long context"),
+    "llama370b": ("llama-3.1-70b", "Llama 3 70B has the shape of Llama 3.1 70B, not its long context"),
+    "metallama38b": ("llama-3.1-8b", "Llama 3 8B has the shape of Llama 3.1 8B, not its long context"),
+    "metallama370b": ("llama-3.1-70b", "Llama 3 70B has the shape of Llama 3.1 70B, not its long context"),
+    "deepseekr1distillllama8b": ("llama-3.1-8b", "a distillate in the shape of Llama 3.1 8B"),
+    "deepseekr1distillllama70b": ("llama-3.3-70b", "a distillate in the shape of Llama 3.3 70B"),
+    "deepseek31": ("deepseek-v3", "DeepSeek-V3.1 has the shape of DeepSeek-V3"),
+    "deepseek31terminus": ("deepseek-v3", "DeepSeek-V3.1 has the shape of DeepSeek-V3"),
+    "minimaxm2.1": ("minimax-m2", "MiniMax-M2.1 has the shape of MiniMax-M2"),
+    "minimaxm21": ("minimax-m2", "MiniMax-M2.1 has the shape of MiniMax-M2"),
+    "minimaxm25": ("minimax-m2", "MiniMax-M2.5 has the shape of MiniMax-M2"),
+    "kimik25": ("kimi-k2", "the language model of Kimi K2.5 has the shape of Kimi K2"),
+    "qwen3coder30ba3b": ("qwen3-30b-a3b", "Qwen3-Coder-30B-A3B has the shape of Qwen3-30B-A3B"),
+    "glm46": ("glm-4.5", "GLM-4.6 has the shape of GLM-4.5"),
+}
+_HARDWARE_WORDS = re.compile(
+    r"\b(nvidia|amd|intel|google|groq|tensor core|hgx|dgx|sxm[2-6]?|x[1-9]\d*|gpus?|server edition|server)\b|\(.*?\)"
+)
+#: Memory on the label of chips that come in one size only, or whose listed size is meant.
+_LABELS = re.compile(r"\b(80|141|180|186|192|256|288|48|230)\s?(gb|gib|mb)\b")
+
+
+def _squash(name: str) -> str:
+    """Return a name without case, punctuation, and the v of a version."""
+    return re.sub(r"[^a-z0-9]", "", re.sub(r"v(?=\d)", "", name.casefold()))
+
+
+@functools.cache
+def _squashed(kind: str) -> dict[str, str]:
+    """Return the spec of every name and alias, squashed."""
+    found: dict[str, str] = {}
+    for name, aliases, _ in catalog.entries(kind):
+        for alias in (name, *aliases):
+            found.setdefault(_squash(alias), name)
+            found.setdefault(_squash(alias.rpartition("/")[2]), name)
+    return found
+
+
+@functools.cache
+def _unknown(kind: str, name: str) -> str:
+    """Return why a name is none of a kind of spec, empty where it is one."""
+    try:
+        catalog.find(kind, name)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@functools.cache
+def find_model(name: str) -> tuple[str, str, str]:
+    """Return the listed name of a model, the precision that its name ends in, and a note.
+
+    Raises
+    ------
+    Unanswered
+        Where nothing listed has that shape.
+    """
+    if not name:
+        raise Unanswered("no model is given")
+    known = _squashed("model")
+    if (exact := known.get(_squash(name))) and not _PRECISION_END.search(name.casefold()):
+        return exact, "", ""
+    rest, precision = name.rpartition("/")[2].strip(), ""
+    while rest:
+        key = _squash(rest)
+        if key in known:
+            return known[key], precision, ""
+        if key in _SAME_SHAPE:
+            same, note = _SAME_SHAPE[key]
+            return same, precision, note
+        low = rest.casefold()
+        if end := _PRECISION_END.search(low):
+            precision = precision or PRECISION_OF[end[1].rpartition(".")[2]]
+        else:
+            end = _ENDS.search(low)
+        if not end:
+            break
+        rest = rest[: end.start()]
+    if (exact := known.get(_squash(name))) is not None:
+        return exact, "", ""
+    if unknown := _unknown("model", name):
+        raise Unanswered(unknown)
+    return name, "", ""
+
+
+@functools.cache
+def find_system(name: str) -> str:
+    """Return the listed name of a system.
+
+    Raises
+    ------
+    Unanswered
+        Where nothing listed is it.
+    """
+    if not name:
+        raise Unanswered("no hardware is given")
+    known = _squashed("system")
+    low = name.casefold().replace("-", " ").replace("_", " ")
+    bare = _HARDWARE_WORDS.sub(" ", low)
+    for tried in (name, low, bare, _LABELS.sub(" ", bare), re.sub(r"\bnvl ?\d+\b", " ", _LABELS.sub(" ", bare))):
+        if (found := known.get(_squash(tried))) is not None:
+            return found
+    if unknown := _unknown("system", name):
+        raise Unanswered(unknown)
+    return name
+
+
+def find_engine(text: str) -> str:
+    """Return vllm, trtllm or sglang; empty where nothing is said or it is none of them."""
+    low = text.casefold()
+    for word, engine in (("vllm", "vllm"), ("sglang", "sglang"), ("trt", "trtllm"), ("tensorrt", "trtllm")):
+        if word in low:
+            return engine
+    return ""
+
+
+def find_precision(text: str, column: str) -> str:
+    """Return a precision by any of its names; empty where none is given."""
+    key = re.sub(r"[-\s]+", "_", text.strip().casefold())
+    if not key:
+        return ""
+    if key in PRECISION_OF:
+        return PRECISION_OF[key]
+    raise Unanswered(f"{column} '{text}' is no precision that is known here")
