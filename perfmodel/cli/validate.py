@@ -29,7 +29,7 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
     """Score the models against measurements: predicted against measured, by group, with coverage."""
     from pathlib import Path
 
-    from perfmodel.outputs import validation
+    from perfmodel.outputs import validation, validation_page
     from perfmodel.studies import validate as study
 
     rows = study.load(data)
@@ -43,7 +43,7 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
         validation.print_validation(result, common.console())
     if out is not None:
         source = f"validate --data {Path(data).name}" if data else "validate"
-        for path in validation.save(result, Path(out), source):
+        for path in validation_page.save(result, Path(out), source):
             print(f"wrote {path}", file=sys.stderr)
     return OK
 

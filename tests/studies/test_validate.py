@@ -11,7 +11,7 @@ import perfmodel
 from perfmodel.cli import run
 from perfmodel.equations import speculative
 from perfmodel.errors import UserError
-from perfmodel.outputs import validation
+from perfmodel.outputs import validation, validation_page
 from perfmodel.studies import serving_fit, validate
 from perfmodel.studies.validate.names import _squash, find_engine, find_model, find_system
 from perfmodel.studies.validate.scoring import PARTS
@@ -413,7 +413,7 @@ def hostile(tmp_path):
 
 def test_the_page_asks_no_host_and_shows_names_as_they_stand(tmp_path):
     result = hostile(tmp_path)
-    text = validation.html_page(result, f"validate --data {HOSTILE}.csv")
+    text = validation_page.html_page(result, f"validate --data {HOSTILE}.csv")
     assert "alert('x')</script>" not in text
     assert "<script>alert" not in text
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)

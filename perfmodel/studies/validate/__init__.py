@@ -80,7 +80,7 @@ class Validation:
         return text(self)
 
     def _repr_html_(self) -> str:
-        from perfmodel.outputs.validation import fragment
+        from perfmodel.outputs.validation_page import fragment
 
         return fragment(self)
 
