@@ -62,6 +62,9 @@ class Prediction:
     reason : str
         Why there is no answer, else empty.
     assumed, warnings : tuple of str
+    speculation : dict
+        Empty without a draft: ``tokens_per_step``, ``draft_s`` and ``verify_s`` (one step of the draft and the target's
+        pass over k + 1 tokens), and ``speedup`` of TPOT over the same question without a draft.
     """
 
     scenario: Scenario
@@ -76,6 +79,7 @@ class Prediction:
     reason: str = ""
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    speculation: Mapping[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
         if name in METRICS:
@@ -119,8 +123,23 @@ class Prediction:
                 "output": _json(self.scenario.traffic.output),
                 "concurrency": _json(self.scenario.traffic.concurrency),
             },
+            "speculation": self._speculation(),
             "chips": _json(self.chips),
             "reason": self.reason or None,
+        }
+
+    def _speculation(self) -> dict[str, Any] | None:
+        asked = self.scenario.speculation
+        if asked is None:
+            return None
+        return {
+            "draft": asked.name,
+            "k": _json(asked.k),
+            "alpha": _json(asked.alpha),
+            "ar": _json(asked.ar),
+            "accept": [_json(chance) for chance in asked.accept.values()] or None,
+            "host_time_s": _json(asked.host_time),
+            **{key: _json(value) for key, value in self.speculation.items()},
         }
 
     def row(self) -> dict[str, Any]:
@@ -134,6 +153,8 @@ class Prediction:
             flat[f"{phase}_limited_by"] = (data["limited_by"] or {}).get(phase)
             flat.update({f"{phase}_{cause}_s": value for cause, value in data["breakdown"][phase].items()})
         flat.update({f"memory_{use}_bytes": value for use, value in data["memory"].items()})
+        said = data["speculation"] or {}
+        flat.update({f"speculation_{key}": said.get(key) for key in ("draft", "k", "tokens_per_step", "speedup")})
         flat["reason"] = data["reason"]
         return flat
 
@@ -190,7 +211,15 @@ def evaluate(scenario: Scenario, wanted: Collection[str] = ALL) -> Prediction:
         max_concurrency=held.cap * scenario.deployment.dp,
         fits=held.cap >= 1 if isinstance(held.cap, float | np.ndarray) else True,
         chips=steady.chips,
+        speculation=_speculation(steady) if scenario.speculation is not None else {},
     )
+
+
+def _speculation(steady: Steady) -> dict[str, Any]:
+    decoding = steady.decoding
+    assert decoding.verify is not None
+    draft: Any = 0.0 if decoding.draft is None else decoding.draft.time
+    return {"tokens_per_step": decoding.length, "draft_s": draft, "verify_s": decoding.verify.time}
 
 
 def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
@@ -243,6 +272,10 @@ def run(scenario: Scenario) -> Prediction:
         effects = _effects(scenario, answer)
         band = _band(scenario, answer, effects)
         offered = float(scenario.traffic.concurrency)
+        if scenario.speculation is not None:
+            plain = evaluate(replace(scenario, speculation=None), ("tpot_s",))
+            speedup = float(plain.metrics["tpot_s"]) / float(answer.metrics["tpot_s"])
+            answer = replace(answer, speculation={**answer.speculation, "speedup": speedup})
         limits["concurrency"] = "memory" if float(answer.max_concurrency) < offered else "requested"
     return replace(
         answer,
@@ -300,7 +333,10 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
                 "explain; --set system.efficiency.layer_overhead=0 leaves it out"
             )
     if system.kind == "dataflow":
-        found.append(_hidden_links(scenario, answer))
+        alone = replace(scenario, speculation=None)
+        found.append(_hidden_links(alone, answer if scenario.speculation is None else evaluate(alone)))
+    if scenario.speculation is not None:
+        found += _draft_warnings(scenario, answer)
     waste = [
         f"{name} {lost:.0%}"
         for name, dimension in _sharded(scenario.model)
@@ -311,6 +347,17 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
         found.append(
             f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}"
         )
+    return found
+
+
+def _draft_warnings(scenario: Scenario, answer: Prediction) -> list[str]:
+    speculation = scenario.speculation
+    assert speculation is not None
+    found = ["how many drafted tokens are accepted is taken as given: the band does not hold what it leaves open"]
+    if float(answer.speculation.get("speedup", 1.0)) < 1:
+        found.append("slower than without a draft")
+    if scenario.system.kind == "sram_pipeline":
+        found.append("draft and target take turns: micro-batches in the draft's stages leave those of the target idle")
     return found
 
 

@@ -10,9 +10,22 @@ from perfmodel.errors import UserError
 from perfmodel.machines import sram_pipeline
 from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
+from perfmodel.serving.speculation import draft_scenario
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import assign
-from perfmodel.specs.types import ENGINES, PRECISIONS, Deployment, Efficiency, Model, Plan, Scenario, System
+from perfmodel.specs.types import (
+    ENGINES,
+    PRECISIONS,
+    Deployment,
+    Efficiency,
+    Layers,
+    Model,
+    Plan,
+    Provenance,
+    Scenario,
+    Speculation,
+    System,
+)
 from perfmodel.specs.units import parse
 
 
@@ -32,6 +45,11 @@ class Options:
     prompt: float | None = None
     output: float | None = None
     concurrency: float | None = None
+    draft: str | None = None
+    k: float | None = None
+    alpha: float | None = None
+    ar: float | None = None
+    accept: str | Sequence[float] | None = None
 
 
 _SYSTEM_KEYS = {
@@ -45,7 +63,9 @@ _SYSTEM_KEYS = {
     "kv": "kv_precision",
 }
 #: Options that are whole numbers.
-WHOLE = ("tp", "pp", "ep", "dp", "prompt", "output", "concurrency")
+WHOLE = ("tp", "pp", "ep", "dp", "prompt", "output", "concurrency", "k")
+#: Options that are shares.
+SHARES = ("alpha", "ar")
 
 
 def split_system(on: str, options: Options) -> tuple[str, Options]:
@@ -81,6 +101,10 @@ def check_options(options: Options) -> None:
             continue
         if not value >= 1 or (value != int(value) and entry.name != "concurrency"):
             raise UserError(f"--{entry.name} {value:g}: must be a whole number of at least 1")
+    for name in SHARES:
+        value = getattr(options, name)
+        if value is not None and not 0 <= value <= 1:
+            raise UserError(f"--{name} {value:g}: must lie between 0 and 1")
     for name, known in (("engine", ENGINES), ("precision", PRECISIONS), ("kv_precision", PRECISIONS)):
         value = getattr(options, name)
         if value is not None and value not in known:
@@ -89,6 +113,140 @@ def check_options(options: Options) -> None:
         raise UserError("give either --traffic or --prompt and --output")
     if (options.prompt is None) != (options.output is None):
         raise UserError("--prompt and --output go together")
+
+
+#: What drafts without a model of its own: a head of one layer of the target, or look-up in the text so far.
+HEADS = ("eagle", "mtp")
+LOOK_UP = "ngram"
+#: Time a step to accept, reject and start over, by machine kind.
+_HOST_TIMES = {
+    "kernels": Provenance(
+        "vLLM 0.10 on H100, Llama-3.1-8B with EAGLE: 1.2 ms a step (SpecDecode-Bench simulator profile)",
+        "estimate",
+        low=0.0,
+        high=2.4e-3,
+    ),
+    "dataflow": Provenance("not measured apart from the host time of each pass", "estimate", low=0.0, high=2e-3),
+    "sram_pipeline": Provenance("not measured", "estimate", low=0.0, high=1e-3),
+}
+_HOST_TIME = {"kernels": 1.2e-3, "dataflow": 0.0, "sram_pipeline": 0.0}
+
+
+def speculation_of(
+    options: Options, target: Model, system: System, precision: str
+) -> tuple[Speculation | None, list[str], list[str]]:
+    """Return the speculation that options ask for, what is assumed, and what to mind.
+
+    Raises
+    ------
+    UserError
+        Where no draft, no k or no acceptance is given, or two that exclude each other.
+    """
+    measures = {name: getattr(options, name) for name in ("alpha", "ar", "accept")}
+    given = [name for name, value in measures.items() if value is not None]
+    if options.draft is None:
+        if given or options.k is not None:
+            raise UserError(f"--{(['k'] if options.k is not None else given)[0]} needs --draft MODEL")
+        return None, [], []
+    if len(given) != 1:
+        raise UserError(
+            f"--draft {options.draft}: give one of --alpha, --ar or --accept; how many drafted tokens are accepted "
+            "depends on the pair of models and on the text"
+        )
+    accept = _positions(options.accept) if options.accept is not None else ()
+    k = options.k if options.k is not None else float(len(accept)) or None
+    if k is None:
+        raise UserError(f"--draft {options.draft}: give --k, the tokens drafted a step")
+    if options.ar is not None and options.ar < 1 / (k + 1) - 1e-9:
+        raise UserError(
+            f"--ar {options.ar:g}: AR counts the target's own token, so it is at least 1 / (k + 1) = {1 / (k + 1):.3g}"
+        )
+    assumed, warnings = [], []
+    if accept and k > len(accept):
+        assumed.append(f"acceptance beyond position {len(accept)} is that of the last")
+    word = options.draft.casefold()
+    model: Model | None = None
+    shares_ends = word in HEADS
+    if shares_ends:
+        last = replace(target.layers[-1], count=1.0)
+        model = replace(target, name=f"one layer of {target.name}", layers=(last,), towers=0.0)
+        assumed.append(f"{options.draft}: one layer of {target.name} drafts, with the target's embedding and head")
+    elif word == LOOK_UP:
+        assumed.append("ngram: looking up drafts costs nothing beyond the host time of a step")
+    else:
+        model = catalog.load_model(options.draft)
+        precision = model.precision if model.precision in system.computes_as else precision
+        assumed.append(f"draft {model.name} in {precision} on the chips and plan of the target")
+        warnings += catalog.model_notes(model)
+        if float(model.vocab) != float(target.vocab):
+            warnings.append(
+                f"draft {model.name} has {model.vocab:,.0f} words and {target.name} {target.vocab:,.0f}: a draft needs "
+                "the tokenizer of its target"
+            )
+    said = Provenance("given by the user", "given")
+    provenance = {f"model.{path}": origin for path, origin in (model.provenance if model else {}).items()}
+    provenance |= dict.fromkeys(("k", *given, *(f"accept.{at}" for at in range(1, len(accept) + 1))), said)
+    provenance |= {
+        "host_time": _HOST_TIMES[system.kind],
+        "max_tp": Provenance("the draft's heads", "derived"),
+    }
+    return (
+        Speculation(
+            name=model.name if model else LOOK_UP,
+            model=model,
+            precision=precision,
+            max_tp=_most_ranks(model) if model else 1.0,
+            shares_ends=shares_ends,
+            k=float(k),
+            host_time=_HOST_TIME[system.kind],
+            alpha=options.alpha,
+            ar=options.ar,
+            accept={str(at): chance for at, chance in enumerate(accept, 1)},
+            provenance=provenance,
+        ),
+        assumed,
+        warnings,
+    )
+
+
+def _check_draft(scenario: Scenario) -> list[str]:
+    """Return what is assumed of the ranks of a draft; refuse where they do not divide its heads."""
+    draft = draft_scenario(scenario)
+    if draft is None or scenario.system.kind != "kernels":
+        return []
+    tp, most = float(draft.deployment.tp), float(scenario.deployment.tp)
+    if not _splits(draft.model, tp):
+        raise UserError(f"--draft {draft.model.name}: its heads cannot be split over {tp:g} ranks; use another --tp")
+    return [f"the draft on {tp:g} of {most:g} ranks, as many as divide its heads"] if tp < most else []
+
+
+def _positions(written: str | Sequence[float]) -> tuple[float, ...]:
+    """Read the acceptances of a vector, position by position."""
+    words = written.split(",") if isinstance(written, str) else written
+    found = tuple(number("--accept", word) if isinstance(word, str) else float(word) for word in words)
+    if not found or not all(0 <= chance <= 1 for chance in found):
+        raise UserError(f"--accept {written}: write chances between 0 and 1, one a position: 0.8,0.7,0.6")
+    return found
+
+
+def _most_ranks(model: Model) -> float:
+    """Return the largest power of two of tensor ranks into which GPUs can split a model."""
+    most = 1.0
+    while most < 1024 and _splits(model, 2 * most):
+        most *= 2
+    return most
+
+
+def _splits(model: Model, tp: float) -> bool:
+    """Whether tensor ranks divide the heads of every layer of a model."""
+    each = [_heads(run) for run in model.layers if run.attention or run.mla]
+    return not any(heads % tp or (kv_heads % tp and tp % kv_heads) for heads, kv_heads in each)
+
+
+def _heads(run: Layers) -> tuple[float, float]:
+    """Return the heads and the KV heads of a layer; latents have no heads to split: every rank holds them."""
+    part = run.attention or run.mla
+    return float(part.heads) if part else 1.0, float(run.attention.kv_heads) if run.attention else 1.0
 
 
 def kv_rule(system: System, engine: str, precision: str) -> str:
@@ -106,10 +264,7 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
         for run in model.layers:
             if run.attention is None and run.mla is None:
                 continue
-            part = run.attention or run.mla
-            heads = float(part.heads) if part else 1.0
-            # Latents have no heads to split: every rank holds them.
-            kv_heads = float(run.attention.kv_heads) if run.attention else 1.0
+            heads, kv_heads = _heads(run)
             if heads % tp or (kv_heads % tp and tp % kv_heads):
                 raise UserError(
                     f"--tp {tp:g} does not divide the {heads:g} heads ({kv_heads:g} KV heads) of {model.name}; "
@@ -279,7 +434,9 @@ def resolve(
         ep=float(options.ep or 1),
         dp=float(options.dp or 1),
     )
-    scenario = Scenario(system, architecture, base, traffic)
+    speculation, more, notes = speculation_of(options, architecture, system, precision)
+    assumed, warnings = [*assumed, *more], [*warnings, *notes]
+    scenario = Scenario(system, architecture, base, traffic, speculation)
     for change in changes:
         if not change.lstrip().startswith("deployment."):
             scenario = assign(scenario, change)
@@ -291,6 +448,7 @@ def resolve(
         if change.lstrip().startswith("deployment."):
             scenario = assign(scenario, change)
     check_plan(scenario.model, scenario.system, scenario.deployment)
+    assumed += _check_draft(scenario)
     return replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
 
 

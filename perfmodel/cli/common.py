@@ -36,6 +36,20 @@ Output = Annotated[str | None, typer.Option("--output", metavar="D", help="Outpu
 Concurrency = Annotated[
     str | None, typer.Option("--concurrency", metavar="N", help="Requests at once, all replicas together.")
 ]
+Draft = Annotated[
+    str | None,
+    typer.Option(
+        "--draft", metavar="MODEL", help="Draft model of speculative decoding; eagle, mtp: one layer; ngram: look-up."
+    ),
+]
+Drafted = Annotated[str | None, typer.Option("--k", metavar="N", help="Tokens drafted a step, with --draft.")]
+Alpha = Annotated[
+    str | None, typer.Option("--alpha", metavar="A", help="Chance that a drafted token is accepted, at every position.")
+]
+Ar = Annotated[
+    str | None, typer.Option("--ar", metavar="A", help="Tokens of a step, the target's own included, over k + 1.")
+]
+Accept = Annotated[str | None, typer.Option("--accept", metavar="A1,A2,...", help="The chance position by position.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Vary an input: system.memory.hbm.bandwidth=+20%. Repeat it."),
@@ -56,6 +70,11 @@ _OPTIONS: dict[str, Any] = {
     "prompt": Prompt,
     "output": Output,
     "concurrency": Concurrency,
+    "draft": Draft,
+    "k": Drafted,
+    "alpha": Alpha,
+    "ar": Ar,
+    "accept": Accept,
 }
 
 
@@ -83,12 +102,12 @@ def asks(verb: Callable[..., int]) -> Callable[..., int]:
 
 def _read(given: dict[str, str | None]) -> Options:
     """Return the options of a question, numbers read."""
-    from perfmodel.question import WHOLE, Options, number
+    from perfmodel.question import SHARES, WHOLE, Options, number
 
     read: dict[str, Any] = {}
     for name, value in given.items():
         if value is not None:
-            read[name] = number(f"--{name}", value) if name in WHOLE else value
+            read[name] = number(f"--{name}", value) if name in (*WHOLE, *SHARES) else value
     return Options(**read)
 
 

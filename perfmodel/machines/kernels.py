@@ -241,11 +241,11 @@ def step(scenario: Scenario, work: Work) -> Step:
     )
 
 
-def decode(scenario: Scenario, running: Any, context: Any) -> Step:
-    """Return the step between two tokens of a replica that decodes ``running`` sequences."""
+def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
+    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each."""
     batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
     with scope("decode"):
-        return step(scenario, (Pass(batch, 1.0, context, decoding=True),))
+        return step(scenario, (Pass(batch, tokens, context, decoding=True),))
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.equations import memory, roofline, transformer
@@ -139,6 +139,35 @@ class Step:
     def time(self) -> Any:
         """Seconds of the whole step."""
         return self.busy + self.imbalance + self.collective + self.overhead + self.host
+
+    def times(self, runs: Any) -> Step:
+        """Return this step run so many times over, for the same sequences."""
+        return Step(
+            busy=runs * self.busy,
+            overlaps=tuple(replace(part, count=runs * part.count) for part in self.overlaps),
+            imbalance=runs * self.imbalance,
+            collective=runs * self.collective,
+            overhead=runs * self.overhead,
+            host=runs * self.host,
+            flops=runs * self.flops,
+            bytes_moved=runs * self.bytes_moved,
+            sequences=self.sequences,
+        )
+
+    def after(self, other: Step) -> Step:
+        """Return this step and another one before it; work is counted for the sequences of this one."""
+        share = self.sequences / other.sequences
+        return Step(
+            busy=other.busy + self.busy,
+            overlaps=(*other.overlaps, *self.overlaps),
+            imbalance=other.imbalance + self.imbalance,
+            collective=other.collective + self.collective,
+            overhead=other.overhead + self.overhead,
+            host=other.host + self.host,
+            flops=share * other.flops + self.flops,
+            bytes_moved=share * other.bytes_moved + self.bytes_moved,
+            sequences=self.sequences,
+        )
 
 
 def busy_time(overlaps: Iterable[Overlap]) -> Any:
@@ -761,7 +790,7 @@ def _elementwise_operator(scenario: Scenario, layers: Layers, work: Work) -> Ope
 
 
 def head_operator(scenario: Scenario, work: Work) -> Operator:
-    """Return the language-model head: one row a sequence, in prefill too."""
+    """Return the language-model head: a row for every token that decodes, one for each sequence that is prefilled."""
     model = scenario.model
-    rows = total(part.sequences for part in work)
+    rows = total(part.sequences * part.tokens if part.decoding else part.sequences for part in work)
     return _gemm("head", rows, vocabulary(model), model.hidden + model.vocab, 1.0, precision_of(scenario, "head"))

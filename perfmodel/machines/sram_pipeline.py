@@ -158,15 +158,15 @@ def _beats(step: Step, beats: Any, hops: Any) -> Step:
     )
 
 
-def decode(scenario: Scenario, running: Any, context: Any) -> Step:
-    """Return the time between two tokens of a sequence, and the work of one micro-batch."""
+def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
+    """Return a decode step with so many new tokens a sequence, and the work of one micro-batch."""
     stages = scenario.deployment.pp
     batch = pipeline.microbatch_size(running=running, stages=stages)
     in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
     with scope("decode"):
-        one = beat(scenario, (Pass(batch, 1.0, context, decoding=True),))
+        one = beat(scenario, (Pass(batch, tokens, context, decoding=True),))
         beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
-        return _beats(one, beats, _hops(scenario, batch))
+        return _beats(one, beats, _hops(scenario, batch * tokens))
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import Fit, fit, kv_tokens, request_bytes
+from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, put, quantities
 from perfmodel.specs.types import Model, Scenario
@@ -87,7 +88,7 @@ class FitAnswer:
                 "precision": plan.precision,
                 "kv_precision": plan.kv_precision,
             },
-            "chips": float(plan.tp * plan.pp * plan.dp),
+            "chips": float(chips(self.scenario)),
             "fits": self.fits,
             "context": self.context,
             "kv_tokens": self.kv_tokens,

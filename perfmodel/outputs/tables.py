@@ -24,6 +24,9 @@ _ROWS = (
 )
 
 
+_NAN = float("nan")
+
+
 def _figure(value: float, unit: str) -> str:
     if value != value:
         return "-"
@@ -57,6 +60,11 @@ def _plan(answer: Prediction) -> str:
     return " ".join(parts)
 
 
+def _draft(answer: Prediction) -> str:
+    speculation = answer.scenario.speculation
+    return "-" if speculation is None else f"{speculation.name}, k {float(speculation.k):g}"
+
+
 def _breakdown(answer: Prediction, phase: str) -> list[str]:
     parts = answer.breakdown[phase]
     total = sum(float(value) for value in parts.values())
@@ -73,8 +81,17 @@ def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
         ("weights", [answer.scenario.deployment.precision for answer in answers]),
         ("KV cache", [answer.scenario.deployment.kv_precision for answer in answers]),
         ("chips", [f"{float(answer.chips):,g}" for answer in answers]),
-        ("", []),
     ]
+    if any(answer.speculation for answer in answers):
+        rows += [
+            ("draft", [_draft(answer) for answer in answers]),
+            (
+                "tokens a step",
+                [_figure(float(answer.speculation.get("tokens_per_step", _NAN)), "1") for answer in answers],
+            ),
+            ("speed-up of TPOT", [_figure(answer.speculation.get("speedup", _NAN), "1") for answer in answers]),
+        ]
+    rows.append(("", []))
     for label, key, unit in _ROWS:
         rows.append((label, [_figure(float(answer.metrics[key]), unit) for answer in answers]))
         if key in ("ttft_s", "tpot_s"):

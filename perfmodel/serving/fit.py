@@ -25,7 +25,8 @@ from perfmodel.machines.operators import (
     total,
     vocabulary,
 )
-from perfmodel.numerics import maximum
+from perfmodel.numerics import maximum, minimum
+from perfmodel.serving.speculation import draft_scenario
 from perfmodel.specs.types import PRECISION_BYTES, Engine, Layers, Scenario, Tier
 from perfmodel.trace import scope, value_of
 
@@ -114,15 +115,15 @@ def held_layers(scenario: Scenario) -> Any:
     return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages)
 
 
-def chip_weights(scenario: Scenario) -> Any:
-    """Return the weights on a chip of the fullest stage [B]."""
+def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
+    """Return the weights on a chip of the fullest stage [B], with or without embedding and head."""
     model, plan = scenario.model, scenario.deployment
     engine = scenario.system.engine
     if engine is not None and _is_given(engine.weights):
         return engine.weights
     layers, held = layer_count(model), held_layers(scenario)
     ends: Any = 0.0
-    if scenario.system.kind != "sram_pipeline":
+    if scenario.system.kind != "sram_pipeline" and not ends_elsewhere:
         # The first stage holds the embedding and the last the head; one stage alone holds both.
         tables = 1.0 if model.tied_embeddings else 2.0
         ends = memory.weight_bytes(
@@ -135,6 +136,16 @@ def chip_weights(scenario: Scenario) -> Any:
         end_bytes=ends,
         tp=plan.tp,
     )
+
+
+def all_weights(scenario: Scenario) -> Any:
+    """Return the weights on a chip of the fullest stage, those of a draft beside it included [B]."""
+    weights, draft = chip_weights(scenario), _draft_beside(scenario)
+    if draft is None:
+        return weights
+    assert scenario.speculation is not None
+    with scope("draft"):
+        return weights + chip_weights(draft, ends_elsewhere=scenario.speculation.shares_ends)
 
 
 # --- cache -------------------------------------------------------------------------------------------------------
@@ -177,7 +188,14 @@ def request_bytes(scenario: Scenario, tokens: Any) -> Any:
             # A window's blocks are one more than the window, so the blocks decide and not the window.
             cache = stored * token_bytes(scenario, run)
         parts.append(_on_chip(scenario, run, cache))
+    if (draft := _draft_beside(scenario)) is not None:
+        parts.append(request_bytes(draft, tokens))
     return total(parts)
+
+
+def _draft_beside(scenario: Scenario) -> Scenario | None:
+    """Return the draft that lies on the chips of the target; on an SRAM pipeline it has stages of its own."""
+    return None if scenario.system.kind == "sram_pipeline" else draft_scenario(scenario)
 
 
 def token_bytes(scenario: Scenario, run: Layers) -> Any:
@@ -190,7 +208,9 @@ def token_bytes(scenario: Scenario, run: Layers) -> Any:
 
 def bytes_per_token(scenario: Scenario) -> Any:
     """Return the cache that one more token takes on a chip while it is within every window [B]."""
-    return total(_on_chip(scenario, run, token_bytes(scenario, run)) for run in scenario.model.layers)
+    own = total(_on_chip(scenario, run, token_bytes(scenario, run)) for run in scenario.model.layers)
+    draft = _draft_beside(scenario)
+    return own if draft is None else own + bytes_per_token(draft)
 
 
 # --- budgets -----------------------------------------------------------------------------------------------------
@@ -282,7 +302,7 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
             traffic = scenario.traffic
             tokens = serving.mean_length(nominal=traffic.prompt + traffic.output, jitter=traffic.length_jitter)
         capacity = usable(model_memory(scenario))
-        weights = chip_weights(scenario)
+        weights = all_weights(scenario)
         parts = budget(scenario, capacity, weights)
         if engine is not None and _is_given(engine.kv_pool):
             parts = replace(parts, room=engine.kv_pool)
@@ -296,6 +316,10 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
             pool = memory.kv_blocks(room=room, block_bytes=page) * page
         cap = memory.concurrency_cap(room=pool, per_request=per_request)
         concurrency = memory.max_concurrency(room=pool, per_request=per_request)
+        if scenario.system.kind == "sram_pipeline" and (draft := draft_scenario(scenario)) is not None:
+            with scope("draft"):
+                beside = fit(draft, tokens)
+            cap, concurrency = minimum(cap, beside.cap), minimum(concurrency, beside.concurrency)
     return Fit(
         capacity=capacity,
         weights=weights,

@@ -11,6 +11,7 @@ from perfmodel.equations import memory, serving
 from perfmodel.machines import dataflow, kernels, sram_pipeline
 from perfmodel.machines.operators import CAUSES, Step
 from perfmodel.numerics import maximum
+from perfmodel.serving import speculation
 from perfmodel.serving.fit import Fit, fit, model_memory
 from perfmodel.specs.types import KernelsEfficiency, Scenario
 from perfmodel.trace import scope
@@ -39,7 +40,9 @@ class Steady:
     running : Any
         Requests in service in one replica.
     prefill, decode : Step
-        One prefill and one step between tokens.
+        One prefill, and what one token of every running request takes.
+    decoding : Decoding
+        How the tokens come about.
     ttft_median : Any
         Time to first token of a request that is not in a burst [s].
     front : Any
@@ -64,6 +67,7 @@ class Steady:
     front: Any
     prompt: Any
     output: Any
+    decoding: speculation.Decoding
 
 
 #: Prompt tokens that an engine takes into one step by default: vLLM's and TensorRT-LLM's 8,192.
@@ -92,6 +96,8 @@ def front_end(scenario: Scenario) -> FrontEnd:
 def chips(scenario: Scenario) -> Any:
     """Chips that a deployment uses."""
     plan = scenario.deployment
+    if scenario.speculation is not None:
+        return (plan.tp * plan.pp + speculation.extra_chips(scenario)) * plan.dp
     return plan.tp * plan.pp * plan.dp
 
 
@@ -119,11 +125,12 @@ def steady_state(scenario: Scenario) -> Steady:
         offered = maximum(1.0, traffic.concurrency / plan.dp)
         running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
         context = serving.mean_decode_context(prompt=prompt, output=output)
-    step = machine.decode(scenario, running, context)
+    decoding = speculation.decode(machine, scenario, running, context)
+    step, length = decoding.step, decoding.length
     with scope("load"):
         per_step = serving.prompts_per_step(budget=PREFILL_BUDGET, prompt=prompt, running=running)
         together = serving.prompts_together(running=running, output=output, per_step=per_step)
-    first, occupancy = machine.prefill(scenario, running, context, prompt, together)
+    first, occupancy = speculation.prefill(machine, scenario, running, context, prompt, together)
     with scope("steady"):
         # In lock-step every round is a burst; else only the first one is.
         lock_step = traffic.prefill_first
@@ -138,8 +145,9 @@ def steady_state(scenario: Scenario) -> Steady:
         group = serving.prefill_group(
             group=front.group, running=running, jitter=traffic.length_jitter, rounds=traffic.rounds
         )
-        join = serving.join_wait(running=running, step=on_chip)
-        ride = serving.shared_step(running=running, step=step.time)
+        # A request joins between steps, each of which brings ``length`` tokens.
+        join = serving.join_wait(running=running, step=length * on_chip)
+        ride = serving.shared_step(running=running, step=length * step.time)
         calm = join + ride + met + (group - 1) * occupancy
         started = maximum(0.0, burst - occupancy)
         wait = (1 - burst_share) * calm + burst_share * started + STREAM_DELAYED * output * backlog
@@ -167,6 +175,7 @@ def steady_state(scenario: Scenario) -> Steady:
         front=front.request,
         prompt=prompt,
         output=output,
+        decoding=decoding,
     )
 
 

@@ -23,7 +23,9 @@ _QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
 
 
 def unit_of(annotation: Any) -> str | None:
-    """Return the unit of an annotated quantity, else None."""
+    """Return the unit of an annotated quantity, also of one that may be left out, else None."""
+    if get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation):
+        annotation = get_args(annotation)[0]
     if get_origin(annotation) is Annotated:
         inner, unit = get_args(annotation)[:2]
         if inner is Number:
@@ -33,7 +35,7 @@ def unit_of(annotation: Any) -> str | None:
 
 def is_whole(annotation: Any) -> bool:
     """Whether an annotated quantity is a whole number of at least 1."""
-    return unit_of(annotation) is not None and "whole" in get_args(annotation)[2:]
+    return get_origin(annotation) is Annotated and "whole" in get_args(annotation)[2:]
 
 
 _HINTS: dict[Any, dict[str, Any]] = {}

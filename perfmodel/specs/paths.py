@@ -12,7 +12,7 @@ from perfmodel.specs.files import hints, unit_of
 from perfmodel.specs.types import Provenance, Scenario
 from perfmodel.specs.units import change
 
-ROOTS = ("system", "model", "traffic", "deployment")
+ROOTS = ("system", "model", "traffic", "deployment", "speculation")
 _SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
 
 
@@ -70,7 +70,11 @@ def full_path(scenario: Scenario, path: str) -> str:
 def _suggestion(scenario: Scenario, path: str) -> str:
     known = [where for where, _, _ in quantities(scenario)]
     close = difflib.get_close_matches(path, known, n=2, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else "paths start with system, model, traffic or deployment"
+    return (
+        f"did you mean {' or '.join(close)}?"
+        if close
+        else "paths start with system, model, traffic, deployment or speculation"
+    )
 
 
 def get(part: Any, path: str) -> Any:
@@ -154,9 +158,12 @@ def _in_range(text: str, where: str, value: float) -> None:
         "head_dim",
         "hidden",
         "vocab",
+        "k",
     )
     if whole and (value < 1 or value != int(value)):
         raise UserError(f"--set {text}: must be a whole number of at least 1")
+    if where.startswith("speculation.a") and value > 1:
+        raise UserError(f"--set {text}: a share of drafted tokens is at most 1")
     if "utilisation" in name and value > 1:
         raise UserError(f"--set {text}: a share of the memory is at most 1")
     if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_")) and value > 1:

@@ -455,12 +455,53 @@ class Deployment:
 
 
 @dataclass(frozen=True)
+class Speculation:
+    """Speculative decoding: ``k`` tokens are drafted, and one pass of the target verifies them.
+
+    One of three measures says how many are accepted: ``alpha``, alike at every position; ``accept``, position by
+    position, the last one going on; or ``ar``, tokens of a step over k + 1.
+
+    Attributes
+    ----------
+    name : str
+        What drafts: a model, or a word for a method.
+    model : Model or None
+        The draft; ``None`` where drafting costs nothing, as looking up n-grams does.
+    precision : str
+        Storage of the draft's weights.
+    max_tp : Number
+        Tensor ranks into which a GPU can split the draft.
+    shares_ends : bool
+        Whether embedding and head are the target's own, so that they are held once.
+    k : Number
+    host_time : Number
+        Time a step to accept, reject and start over, beyond the host time of each pass.
+    alpha, ar : Number or None
+    accept : mapping
+        Chance of each position, from "1", when those before it were accepted.
+    """
+
+    name: str
+    model: Model | None
+    precision: str
+    max_tp: Whole
+    shares_ends: bool
+    k: Whole
+    host_time: Seconds = 0.0
+    alpha: Share | None = None
+    ar: Share | None = None
+    accept: Mapping[str, Share] = field(default_factory=dict)
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """One question: a model on a system, laid out by a deployment, under a traffic."""
+    """One question: a model on a system, laid out by a deployment, under a traffic, with or without speculation."""
 
     system: System
     model: Model
     deployment: Deployment
     traffic: Traffic
+    speculation: Speculation | None = None
     assumed: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -68,6 +68,13 @@ def parse_axis(scenario: Scenario, path: str, written: Any) -> Axis:
     if not all(value == value and abs(value) != float("inf") and value >= 0 for value in values):
         raise UserError(f"--axis {path}: values must be finite and not negative")
     whole = where in _LAYOUT
+    if where.startswith("speculation.a") and any(value > 1 for value in values):
+        raise UserError(f"--axis {path}: a share of drafted tokens is at most 1")
+    if where == "speculation.k":
+        if any(value < 1 or value != int(value) for value in values):
+            raise UserError(f"--axis {path}: must be whole numbers of at least 1")
+        if scenario.speculation is not None and scenario.speculation.ar is not None:
+            raise UserError(f"--axis {path}: an AR belongs to one k; give --alpha or --accept instead of --ar")
     if where == "traffic.concurrency" and any(value < 1 for value in values):
         raise UserError(f"--axis {path}: must be at least 1")
     if whole and any(value < 1 or value != int(value) for value in values):

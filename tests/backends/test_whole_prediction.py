@@ -48,6 +48,12 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "dataflow with offloading": partial(question, "sn40l-16", "system.efficiency.schedule_offloading=true"),
     "sram pipeline with a fixed beat": partial(question, "lpu-v1", "system.efficiency.beat=fixed"),
     "sram pipeline of one layer a stage": partial(question, "lpu-v1", plan="tp16-layers"),
+    "kernels with a draft model": partial(question, "dgx-h100", draft="llama-3.2-1b", k=5.0, alpha=0.8),
+    "kernels with a head that drafts": partial(question, "dgx-h100", draft="eagle", accept="0.7,0.6,0.5", k=2.0),
+    "dataflow with a draft and offloading": partial(
+        question, "sn40l-16", "system.efficiency.schedule_offloading=true", draft="llama-3.2-1b", k=5.0, ar=0.8
+    ),
+    "sram pipeline with a draft model": partial(question, "lpu-v1", draft="llama-3.2-1b", accept="0.9,0.8", k=4.0),
     **{
         f"{model} on {on}": partial(question, on, model=model)
         for on, model in (
