@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfmodel.api import Answer, Comparison, compare, fit, model, predict, sweep, system, traffic, validate
+    from perfmodel.api import (
+        Answer,
+        Comparison,
+        compare,
+        explain,
+        export_csv,
+        fit,
+        model,
+        predict,
+        solve,
+        sweep,
+        system,
+        traffic,
+        validate,
+    )
     from perfmodel.errors import UserError
     from perfmodel.outputs.fit import FitAnswer
     from perfmodel.prediction import Prediction
@@ -19,9 +33,12 @@ __all__ = [
     "Prediction",
     "UserError",
     "compare",
+    "explain",
+    "export_csv",
     "fit",
     "model",
     "predict",
+    "solve",
     "sweep",
     "system",
     "traffic",

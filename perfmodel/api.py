@@ -13,7 +13,9 @@ from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, System, Traffic
 
 if TYPE_CHECKING:
+    from perfmodel.outputs.explain import Explanation
     from perfmodel.outputs.fit import FitAnswer
+    from perfmodel.studies.solve import Solution
     from perfmodel.studies.sweep import Sweep
     from perfmodel.studies.validate import Validation
 
@@ -33,11 +35,11 @@ class Answer(Prediction):
 
         return pd.DataFrame([self.row()])
 
-    def explain(self, metric: str = "tpot_s") -> str:
+    def explain(self, metric: str = "tpot_s", depth: int = 12) -> str:
         """Return how a metric came about, line by line."""
-        from perfmodel.outputs.explain import explanation
+        from perfmodel.outputs.explain import explain
 
-        return explanation(self.scenario, metric)
+        return explain(self.scenario, metric, depth).text()
 
     def __repr__(self) -> str:
         from perfmodel.outputs.tables import comparison_text
@@ -202,6 +204,78 @@ def fit(model: str | Model, *, on: str, context: float | None = None, set: Chang
     from perfmodel.outputs.fit import ask
 
     return ask(model, on, Options(**options), _changes(set), context)
+
+
+def explain(
+    metric: str, model: str | Model, *, on: str, depth: int = 4, set: Changes = (), **options: Any
+) -> Explanation:
+    """Explain how a number came about.
+
+    Parameters
+    ----------
+    metric : str
+        A key of the JSON or a column of ``--csv``, its unit suffix optional.
+    model, on, set, **options
+        As in :func:`predict`.
+    depth : int
+        How many equations deep.
+
+    Returns
+    -------
+    Explanation
+        With ``text()``, ``latex()``, ``to_dict()`` and ``elasticities``.
+    """
+    from perfmodel.outputs import explain as output
+
+    return output.explain(resolve(model, on, Options(**options), _changes(set)), metric, depth)
+
+
+def solve(
+    metric: str, model: str | Model, *, on: str, for_: str, target: str | float, set: Changes = (), **options: Any
+) -> Solution:
+    """Find the value of an input at which a metric meets a target.
+
+    Parameters
+    ----------
+    metric, model, on, set, **options
+        As in :func:`explain`.
+    for_ : str
+        Path of the input.
+    target : str or float
+        With its unit, ``"20 ms"``, or in the inside unit.
+
+    Returns
+    -------
+    Solution
+        Its ``value`` is NaN and its ``reason`` says why where there is none.
+
+    Examples
+    --------
+    >>> found = solve("tpot", "llama-3.1-8b", on="dgx-h100", tp=1, for_="memory.hbm.bandwidth", target="6 ms")
+    >>> round(found.reached, 9)
+    0.006
+    """
+    from perfmodel.studies import solve as study
+
+    return study.solve(resolve(model, on, Options(**options), _changes(set)), metric, for_, target)
+
+
+def export_csv(answers: Sequence[Prediction], path: str | Path, dictionary: str | Path | None = None) -> None:
+    """Write answers as a tidy file, one row each.
+
+    Parameters
+    ----------
+    answers : sequence of Prediction
+    path : str or path
+        Ends in ``.csv`` or ``.parquet``; written whole or not at all.
+    dictionary : str or path, optional
+        A second CSV with type, unit and meaning of every column.
+    """
+    from perfmodel.outputs import answers as output
+
+    output.save(list(answers), Path(path))
+    if dictionary is not None:
+        output.save_dictionary(list(answers), Path(dictionary))
 
 
 def validate(data: str | Path | None = None) -> Validation:

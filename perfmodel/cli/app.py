@@ -13,9 +13,12 @@ from perfmodel import __version__
 from perfmodel.cli import OK, OUR_FAULT, REFUSED
 from perfmodel.cli.calibrate import calibrate
 from perfmodel.cli.compare import compare
+from perfmodel.cli.explain import explain
+from perfmodel.cli.export import export
 from perfmodel.cli.fit import fit
 from perfmodel.cli.predict import predict
 from perfmodel.cli.report import report
+from perfmodel.cli.solve import solve
 from perfmodel.cli.specs import specs_app
 from perfmodel.cli.sweep import sweep
 from perfmodel.cli.validate import validate
@@ -47,7 +50,18 @@ def _root(
     """Which inference hardware, how much of it, at what speed and what cost."""
 
 
-_VERBS: tuple[Callable[..., Any], ...] = (predict, compare, sweep, fit, calibrate, validate, report)
+_VERBS: tuple[Callable[..., Any], ...] = (
+    predict,
+    compare,
+    sweep,
+    fit,
+    explain,
+    solve,
+    export,
+    calibrate,
+    validate,
+    report,
+)
 for verb in _VERBS:
     app.command()(verb)
 app.add_typer(specs_app, name="specs")

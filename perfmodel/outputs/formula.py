@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.trace import Ledger, Line, Node
@@ -28,12 +28,18 @@ class Language:
         Text of a constant.
     negative : str
         Template of a negated, bracketed operand.
+    signs : mapping
+        Signs of the four operations of arithmetic.
+    quotient : callable, optional
+        Text of a division that needs no brackets, from its unbracketed operands.
     """
 
     functions: Mapping[str, Callable[..., str]]
     power: Callable[[str, str], str]
     number: Callable[[float], str]
     negative: str = "-{}"
+    signs: Mapping[str, str] = field(default_factory=lambda: _SIGNS)
+    quotient: Callable[[str, str], str] | None = None
 
     def write(self, node: Any, leaf: Callable[[Node], str | None]) -> str:
         """Return an expression as text; ``leaf`` names the nodes that stand for themselves."""
@@ -48,12 +54,14 @@ class Language:
             return name, _CALL
         if node.kind == "argument":
             return self._write(node.args[0], leaf)
+        if node.kind == "div" and self.quotient is not None:
+            return self.quotient(*(self.write(arg, leaf) for arg in node.args)), _CALL
         if node.kind in _SIGNS:
             (left, left_binds), (right, right_binds) = (self._write(arg, leaf) for arg in node.args)
             binds = _BINDS[node.kind]
             left = f"({left})" if left_binds < binds else left
             tight = right_binds > binds or (right_binds == binds and node.kind in ("add", "mul"))
-            return left + _SIGNS[node.kind] + (right if tight else f"({right})"), binds
+            return left + self.signs[node.kind] + (right if tight else f"({right})"), binds
         if node.kind == "pow":
             base, exponent = (f"({self.write(arg, leaf)})" for arg in node.args)
             return self.power(base, exponent), _CALL

@@ -141,11 +141,12 @@ def assign(scenario: Scenario, text: str) -> Scenario:
         raise UserError(f"--set {path.strip()}: {error}") from None
     if value != value:
         raise UserError(f"--set {text}: '{where}' is not published, so give it a value instead of a change")
-    _in_range(text, where, value)
+    in_range(text, where, value)
     return put_given(scenario, where, value)
 
 
-def _in_range(text: str, where: str, value: float) -> None:
+def in_range(text: str, where: str, value: float) -> None:
+    """Refuse a value that the quantity at a path cannot have; ``text`` is how it was written."""
     name = where.rpartition(".")[2]
     if value < 0:
         raise UserError(f"--set {text}: must not be negative")

@@ -21,6 +21,7 @@ from perfmodel.question import Options, check_plan, resolve
 from perfmodel.specs.paths import full_path, get, put, unit_at
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import change
+from perfmodel.studies.results import unit_of
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
 BLOCK = 65536
@@ -148,7 +149,7 @@ class Sweep:
         """Return the unit of every column of the rows."""
         found = {axis.path: axis.unit for axis in self.axes}
         found.update({"plan": "", "tp": "1", "pp": "1", "chips": "1"})
-        found.update({key: _unit_of_metric(key) for key in METRICS})
+        found.update({key: unit_of(key) for key in METRICS})
         found.update({"fits": "", "max_concurrency": "1", "prefill_limited_by": "", "decode_limited_by": ""})
         return found
 
@@ -255,12 +256,6 @@ class Sweep:
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().head(20).to_html()) if len(self) <= BLOCK else repr(self)
-
-
-def _unit_of_metric(key: str) -> str:
-    if key.endswith("_per_s") or "_per_s_" in key:
-        return "1/s"
-    return "s" if key.endswith("_s") else "1"
 
 
 def sweep(

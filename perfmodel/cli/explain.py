@@ -1,0 +1,40 @@
+"""``perfmodel explain``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli import OK, common
+
+Metric = Annotated[
+    str, typer.Argument(metavar="METRIC", help="A key of --json or a column of --csv; its unit may be left out.")
+]
+Depth = Annotated[int, typer.Option("--depth", metavar="N", min=1, help="How many equations deep.")]
+Latex = Annotated[bool, typer.Option("--latex", help="Print the equations as LaTeX, an align* environment.")]
+
+
+@common.asks
+def explain(
+    metric: Metric,
+    model: common.Model,
+    on: common.OneSystem,
+    given: Any,
+    changes: common.Changes = None,
+    depth: Depth = 4,
+    latex: Latex = False,
+    json: common.Json = False,
+) -> int:
+    """How a number came about: each equation with its numbers, each input with its source, and what matters most."""
+    from perfmodel.outputs import explain as output
+    from perfmodel.question import resolve
+
+    found = output.explain(resolve(model, on, given, changes or []), metric, depth)
+    if json:
+        common.write_json(found.to_dict())
+    elif latex:
+        print(found.latex())
+    else:
+        print(output.safe_terminal(found.text(common.console().width)))
+    return OK

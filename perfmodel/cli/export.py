@@ -1,0 +1,58 @@
+"""``perfmodel export``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli import DOES_NOT_FIT, OK, common
+
+Also = Annotated[list[str] | None, typer.Option("--also", metavar="MODEL", help="Another model. Repeat it.")]
+CsvFile = Annotated[
+    str | None, typer.Option("--csv", metavar="FILE.csv|.parquet", help="Write one row an answer, CSV or Parquet.")
+]
+Dictionary = Annotated[
+    str | None, typer.Option("--dictionary", metavar="FILE.csv", help="Write column, type, unit and meaning beside it.")
+]
+
+
+@common.asks
+def export(
+    model: common.Model,
+    on: common.Systems,
+    given: Any,
+    changes: common.Changes = None,
+    also: Also = None,
+    csv: CsvFile = None,
+    dictionary: Dictionary = None,
+) -> int:
+    """Answers to take along: a tidy file with a data dictionary.
+
+    All models are asked on all systems.
+    """
+    from perfmodel.errors import UserError
+    from perfmodel.outputs import answers as output
+    from perfmodel.prediction import run
+    from perfmodel.question import resolve, split_changes
+
+    if csv is None and dictionary is None:
+        raise UserError("export: say where to, with --csv FILE")
+    each = split_changes(on, changes or [])
+    scenarios = [
+        resolve(name, system, given, mine)
+        for name in [model, *(also or [])]
+        for system, mine in zip(on, each, strict=True)
+    ]
+    found = [run(scenario) for scenario in scenarios]
+    for path, write in ((csv, output.save), (dictionary, output.save_dictionary)):
+        if path is not None:
+            write(found, Path(path))
+            print(f"wrote {path}", file=sys.stderr)
+    missing = [answer.reason for answer in found if answer.reason]
+    if len(missing) < len(found):
+        return OK
+    print(f"perfmodel: {missing[0]}", file=sys.stderr)
+    return DOES_NOT_FIT

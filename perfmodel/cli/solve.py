@@ -1,0 +1,41 @@
+"""``perfmodel solve``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.cli.explain import Metric
+
+For = Annotated[str, typer.Option("--for", metavar="INPUT", help="Path of the input to vary.")]
+Target = Annotated[str, typer.Option("--target", metavar="VALUE", help="What the metric shall be, with its unit.")]
+
+
+@common.asks
+def solve(
+    metric: Metric,
+    model: common.Model,
+    on: common.OneSystem,
+    for_: For,
+    target: Target,
+    given: Any,
+    changes: common.Changes = None,
+    json: common.Json = False,
+) -> int:
+    """The value of an input at which a metric meets a target, such as the bandwidth until TPOT is 20 ms."""
+    from perfmodel.outputs.explain import solution_text
+    from perfmodel.question import resolve
+    from perfmodel.studies.solve import solve as find
+
+    found = find(resolve(model, on, given, changes or []), metric, for_, target)
+    if json:
+        common.write_json(found.to_dict())
+    if found.reason:
+        print(f"perfmodel: {found.reason}", file=sys.stderr)
+        return DOES_NOT_FIT
+    if not json:
+        print(solution_text(found))
+    return OK

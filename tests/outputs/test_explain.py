@@ -1,0 +1,235 @@
+"""Explanations recompute, elasticities obey dimensions, break-evens meet their target."""
+
+import itertools
+import json
+import math
+import re
+
+import pytest
+
+from perfmodel.cli import run
+from perfmodel.errors import UserError
+from perfmodel.numerics import FLOAT
+from perfmodel.outputs.explain import explain
+from perfmodel.prediction import METRICS, evaluate
+from perfmodel.question import Options, resolve
+from perfmodel.specs.paths import put
+from perfmodel.studies.results import results
+from perfmodel.studies.sensitivity import elasticities
+from perfmodel.studies.solve import solve
+
+SYSTEMS = ("dgx-h100", "sn40l-16", "lpu-v1")
+
+
+def question(on, *changes, model="llama-3.1-70b", **options):
+    return resolve(model, on, Options(**{"concurrency": 7.0, "prompt": 1500.0, "output": 300.0, **options}), changes)
+
+
+def lines(tree):
+    yield tree
+    for below in tree.get("from", ()):
+        yield from lines(below)
+
+
+# --- explanations ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", SYSTEMS)
+@pytest.mark.parametrize("metric", ["tpot_s", "ttft", "tokens_per_s_per_chip", "mbu", "decode_memory"])
+def test_every_line_with_its_numbers_put_in_gives_its_value(on, metric):
+    found = explain(question(on), metric, depth=30).to_dict()
+    equations = [line for line in lines(found["tree"]) if "numbers" in line and not line["repeated"]]
+    assert len(equations) > 3
+    for line in equations:
+        value = eval(line["numbers"].replace("^", "**"), {"__builtins__": {}}, dict(FLOAT))
+        # The text holds six digits; a difference of near numbers keeps fewer.
+        assert value == pytest.approx(line["value"], rel=2e-3, abs=1e-9), line
+
+
+def test_an_explanation_reaches_every_input_with_its_provenance():
+    asked = question("dgx-h100")
+    found = explain(asked, "tpot_s", depth=99).to_dict()
+    inputs = {line["name"]: line for line in lines(found["tree"]) if "kind" in line}
+    bandwidth = inputs["system.memory.hbm.bandwidth"]
+    assert bandwidth["value"] == 3.35e12
+    assert (bandwidth["kind"], bandwidth["source"]) == ("datasheet", "nvidia-h100-datasheet")
+    estimates = [line for line in inputs.values() if line["kind"] == "estimate"]
+    assert estimates
+    assert all(line["low"] <= line["value"] <= line["high"] for line in estimates)
+    assert not any(line["omitted"] for line in lines(found["tree"]) if "omitted" in line)
+
+
+def test_depth_cuts_and_says_how_much():
+    asked = question("dgx-h100")
+    shallow = explain(asked, "tpot_s", depth=1).to_dict()["tree"]
+    cut = [line for line in lines(shallow) if line.get("omitted")]
+    assert cut
+    assert len(list(lines(shallow))) < 10
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_tree_fits_the_terminal(width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["explain", "tpot", "llama-3.1-8b", "--on", "dgx-h100"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    long = [line for line in out if len(line) > width]
+    # A path is never broken.
+    assert all(max(map(len, line.split())) > width - 60 for line in long)
+    assert out[0].startswith("tpot_s = ")
+    assert any(line.startswith("inputs that matter most") for line in out)
+
+
+def test_explain_json(capsys):
+    assert run(["explain", "ttft", "llama-3.1-8b", "--on", "lpu-v1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"metric", "value", "unit", "tree", "elasticities"}
+    assert set(found["elasticities"][0]) == {"path", "value", "unit", "elasticity", "switches", "source", "kind"}
+
+
+@pytest.mark.parametrize("on", SYSTEMS)
+def test_latex_is_balanced_and_its_text_escaped(on):
+    text = explain(question(on), "tpot_s", depth=30).latex()
+    assert text.startswith("\\begin{align*}\n")
+    assert text.endswith("\n\\end{align*}")
+    assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
+    assert text.count("\\left") == text.count("\\right")
+    assert text.count("\\begin{cases}") == text.count("\\end{cases}")
+    for words in re.findall(r"\\text\{([^{}]*)\}", text):
+        assert not re.search(r"(?<!\\)[_%&#$]", words)
+
+
+def test_an_unknown_metric_is_refused(capsys):
+    assert run(["explain", "speed", "llama-3.1-8b", "--on", "dgx-h100"]) == 2
+    assert "expected one of ttft_s" in capsys.readouterr().err
+
+
+# --- elasticities ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", SYSTEMS)
+@pytest.mark.parametrize(("metric", "power"), [("tpot_s", 1.0), ("ttft_s", 1.0), ("output_tokens_per_s", -1.0)])
+def test_elasticities_obey_dimensions(on, metric, power):
+    """Counting time in another unit scales seconds up and rates down, and a time with them."""
+    found = [one for one in elasticities(question(on), metric) if not one.switches]
+    seconds = math.fsum(one.elasticity for one in found if one.unit == "s")
+    rates = math.fsum(one.elasticity for one in found if one.unit.endswith("/s"))
+    assert seconds - rates == pytest.approx(power, abs=2e-3)
+
+
+def test_elasticities_of_what_is_known_by_hand():
+    found = {one.path: one for one in elasticities(question("dgx-h100"), "memory_weights_bytes")}
+    assert found["deployment.tp"].elasticity == pytest.approx(-1, abs=1e-3)  # norms are not split
+    assert found["model.hidden"].elasticity == pytest.approx(1, abs=1e-3)
+    assert not found["deployment.tp"].switches
+    assert found["deployment.pp"].switches  # whole layers a stage
+
+
+def test_a_switch_within_a_percent_is_no_slope():
+    # 32 sequences of 8,192 values of 2 bytes are the 524,288 bytes at which the engine changes its all-reduce.
+    found = elasticities(question("dgx-h100", concurrency=32.0), "tpot_s")
+    threshold = next(one for one in found if one.path.endswith("all_reduce.threshold"))
+    assert threshold.switches
+    assert found.index(threshold) >= 10
+
+
+# --- break-even --------------------------------------------------------------------------------------------------
+
+BREAK_EVENS = [
+    ("dgx-h100", "tpot", "memory.hbm.bandwidth", 0.8),
+    ("dgx-h100", "ttft", "traffic.prompt", 2.5),
+    ("dgx-h100", "output_tokens_per_s", "traffic.concurrency", 3.0),
+    ("dgx-h100", "mbu", "memory.hbm.bandwidth", 0.9),
+    ("dgx-h100", "output_tokens_per_s_per_user", "system.efficiency.layer_time", 1.1),
+    ("dgx-h100", "max_concurrency", "memory.hbm.visible", 0.5),
+    ("sn40l-16", "tpot", "memory.hbm.bandwidth", 0.5),
+    ("sn40l-16", "output_tokens_per_s", "traffic.concurrency", 2.0),
+    ("lpu-v1", "tpot", "system.efficiency.layer_overhead", 0.3),
+    ("lpu-v1", "ttft", "system.efficiency.token_budget", 0.5),
+]
+
+
+@pytest.mark.parametrize(("on", "metric", "path", "factor"), BREAK_EVENS)
+def test_a_break_even_meets_its_target_and_nothing_beyond_it_does(on, metric, path, factor):
+    asked = question(on)
+    name = metric if metric in results(evaluate(asked)) else f"{metric}_s"
+    target = factor * float(results(evaluate(asked))[name])
+    found = solve(asked, metric, path, target)
+    assert not found.reason
+
+    def predicted(value):
+        return float(results(evaluate(put(asked, found.path, value)))[name])
+
+    at_most = name.endswith("_s") and "per_s" not in name
+    reached = predicted(found.value)
+    assert reached == found.reached
+    assert (reached <= target * (1 + 1e-9)) if at_most else (reached >= target * (1 - 1e-9))
+    if math.isnan(found.beyond):
+        assert reached == pytest.approx(target, rel=1e-9)
+        sides = [predicted(found.value * factor) - target for factor in (1 - 1e-5, 1 + 1e-5)]
+        assert sides[0] * sides[1] < 0
+    else:
+        assert (found.beyond > target) if at_most else (found.beyond < target)
+
+
+def test_the_closed_form_holds_and_bounds():
+    asked = question("dgx-h100", concurrency=1.0)
+    found = solve(asked, "tpot", "memory.hbm.bandwidth", "9 ms")
+    assert found.form
+    offset, slope = map(float, re.findall(r"[\d.]+(?:e[+-]\d+)?(?= [+/])", found.form))
+    assert offset + slope / found.value == pytest.approx(0.009, rel=1e-4)
+    # Beyond the regime compute takes over, so that the machine never beats the form's limit.
+    endless = float(evaluate(put(asked, "system.memory.hbm.bandwidth", 1e30)).metrics["tpot_s"])
+    assert found.limit <= endless
+    assert endless == pytest.approx(found.limit, rel=0.2)
+    below = solve(asked, "tpot", "memory.hbm.bandwidth", 0.999 * found.limit)
+    assert math.isnan(below.value)
+    assert "where TPOT goes to" in below.reason
+
+
+def test_a_layout_is_searched_among_those_that_can_run():
+    found = solve(question("dgx-h100"), "tpot", "deployment.tp", "20 ms")
+    assert found.value in (1.0, 2.0, 4.0, 8.0, 16.0)
+    assert float(found.reached) <= 0.020 < found.beyond
+
+
+def test_an_unpublished_input_is_solved_for():
+    asked = question("dgx-h100")
+    unknown = put(asked, "system.memory.hbm.bandwidth", math.nan)
+    assert math.isnan(float(evaluate(unknown).metrics["tpot_s"]))
+    target = float(evaluate(asked).metrics["tpot_s"])
+    assert solve(unknown, "tpot", "memory.hbm.bandwidth", target).value == pytest.approx(3.35e12, rel=1e-8)
+
+
+def test_solve_says_when_every_value_will_do():
+    found = solve(question("dgx-h100"), "tpot", "memory.hbm.capacity", "1 s")
+    assert found.reason.startswith("every system.memory.hbm.capacity from ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--for", "memory.hbm.bandwidth", "--target", "9 ms"], 0, ""),
+        (["--for", "memory.hbm.bandwidth", "--target", "1 us"], 3, "the best is"),
+        (["--for", "memory.hbm.bandwith", "--target", "9 ms"], 2, "did you mean"),
+        (["--for", "memory.hbm.bandwidth", "--target", "9 GB"], 2, "expected s"),
+        (["--for", "deployment.engine", "--target", "9 ms"], 2, "is a word"),
+        (["--for", "memory.hbm.bandwidth", "--target", "0"], 2, "more than 0"),
+    ],
+)
+def test_solve_on_the_command_line(arguments, code, said, capsys):
+    assert run(["solve", "tpot", "llama-3.1-70b", "--on", "dgx-h100", *arguments, "--json"]) == code
+    out, err = capsys.readouterr()
+    assert said in err
+    assert len(err.splitlines()) == (1 if code else 0)
+    if code != 2:
+        assert set(json.loads(out)) >= {"metric", "path", "target", "value", "reached", "form", "limit", "reason"}
+
+
+def test_every_metric_can_be_explained_and_solved():
+    asked = question("dgx-h100")
+    for metric in METRICS:
+        assert explain(asked, metric, depth=1).value == evaluate(asked).metrics[metric]
+    with pytest.raises(UserError):
+        solve(asked, "nothing", "memory.hbm.bandwidth", 1.0)
+    names = [name.removesuffix("_s") for name in METRICS]
+    assert len(set(itertools.chain(METRICS, names))) >= len(METRICS)
