@@ -184,23 +184,44 @@ def head_stages(*, end_bytes: Number, stage_capacity: Number) -> Any:
     return ceil_div(end_bytes, stage_capacity)
 
 
-@equation(symbol=r"n_{warm}", unit="1", source="Dataflow Is All You Need (MLSys 2026), BatchStreaming")
-def exposed_warm_ups(*, layers: Number, sequences: Number) -> Any:
-    r"""Pipeline fills of a pass without batch streaming: one a layer, but one in all for a single sequence.
+@equation(symbol=r"t_{lat}", unit="s", source="Dataflow Is All You Need (MLSys 2026), BatchStreaming")
+def decoder_latency(*, first: Number, sequences: Number, each: Number) -> Any:
+    r"""Time until the last sample of a batch has left a decoder that starts none of the next one before.
 
     Parameters
     ----------
-    layers : Number
-        Layers of the model [1].
+    first : Number
+        Time of one sample through the decoder [s].
     sequences : Number
-        Sequences in the batch [1].
+        Samples in the batch [1].
+    each : Number
+        Time that each further sample follows behind [s].
 
     Returns
     -------
     Number
-        Fills [1].
+        Time [s].
     """
-    return 1 + (layers - 1) * minimum(1.0, maximum(0.0, sequences - 1))
+    return first + maximum(0.0, sequences - 1) * each
+
+
+@equation(symbol=r"t_{exp}", unit="s", source="weights of the next decoder stream in while samples pass this one")
+def exposed_latency(*, latency: Number, busy: Number) -> Any:
+    r"""Part of a decoder's latency that its traffic and arithmetic do not cover.
+
+    Parameters
+    ----------
+    latency : Number
+        Time of the samples through the decoder [s].
+    busy : Number
+        Time of its traffic and arithmetic [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(0.0, latency - busy)
 
 
 @equation(symbol=r"\eta_{PP}", unit="1", source="the slowest stage sets the beat")

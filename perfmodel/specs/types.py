@@ -347,18 +347,27 @@ class KernelsEfficiency:
 
 @dataclass(frozen=True)
 class DataflowEfficiency:
-    """How a dataflow machine runs a fused decoder."""
+    """How a dataflow machine runs a fused decoder.
+
+    ``warm_up`` is the time of one sample through a decoder, ``sample_time`` what each further one adds where batches
+    are not streamed.  A layer of experts keeps ``expert_boundary`` of its kernel boundary in a loop.  ``step_time``
+    is what a step takes outside the decoders and the head, ``host_time`` a call of the host.
+    """
 
     memory: Share
+    cache_memory: Share
     compute: Share
     warm_up: Seconds
+    sample_time: Seconds
     kernel_boundary: Seconds
+    expert_boundary: Share
+    step_time: Seconds
     host_time: Seconds
     memory_utilisation: Share
     reserved_memory: Bytes
     kernel_looping: bool = True
     batch_streaming: bool = True
-    schedule_offloading: bool = False
+    schedule_offloading: bool = True
     offloaded_tokens: Count = 20.0
 
 

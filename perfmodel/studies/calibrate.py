@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, least_squares
 
 from perfmodel.equations import roofline
-from perfmodel.errors import UserError
 from perfmodel.machines.kernels import ATTENTION_BLOCK, all_reduce_time
-from perfmodel.machines.operators import kv_bytes_per_token_layer, tensors
 from perfmodel.specs import catalog, files
 from perfmodel.specs.types import AllReduce, KernelsEfficiency
-from perfmodel.studies import serving_fit
+from perfmodel.studies import dataflow_fit, serving_fit
 
 Array = NDArray[np.float64]
 
@@ -463,41 +461,26 @@ def lpu_block() -> dict[str, Any]:
 
 
 def sn40_block() -> dict[str, Any]:
-    """Return SN40L's efficiencies from two figures of the dataflow paper.
-
-    Figure 11 gives the looped decoder and the first one; what Figure 1a's 16 sockets take beyond them is host time.
-    SN40-8 of Figure 1a stays unused: it is predicted.
-    """
-    system = catalog.load_bare_system("sn40l-16")
-    model = catalog.load_model("llama-3.1-8b")
-    figures = json.loads((catalog.bundled() / "data" / "paper_dataflow.json").read_text(encoding="utf-8"))
-    rate = _find(figures, "SN40-16", 1140)
-    looped, first, base = 21.5e-6, 42e-6, 73e-6
-    assert system.memory.hbm is not None
-    run = model.layers[0]
-    weights = 2 * sum(float(one.held) for one in tensors(model, run) if one.kind != "norm")
-    cache = 4096 * float(kv_bytes_per_token_layer(run, "bf16"))
-    floor = (weights + cache) / (16 * float(system.memory.hbm.bandwidth))
-    memory = floor / looped
-    head = float(model.vocab) * float(model.hidden) * 2 / (16 * float(system.memory.hbm.bandwidth) * memory)
-    warm_up = first - looped
-    host = 1 / rate - float(run.count) * looped - head - warm_up
+    """Return SN40L's efficiencies from a few values of the dataflow paper; all others in it are predicted."""
+    machine = dataflow_fit.fitted().efficiency
     figure_11 = "looped decoder of 21.5 us, first one 42 us, base 73 us of Figure 11 (Llama-3.1-8B, 4,096 tokens)"
-    return {
-        "memory": Fitted(f"{memory:.4f}", figure_11, "paper", "dataflow-paper").quantity(),
-        "warm_up": Fitted(f"{warm_up * 1e6:.4g} us", figure_11, "paper", "dataflow-paper").quantity(),
-        "kernel_boundary": Fitted(f"{(base - looped) * 1e6:.4g} us", figure_11, "paper", "dataflow-paper").quantity(),
-        "host_time": Fitted(
-            f"{host * 1e6:.4g} us", "what 1,140 tok/s of Figure 1a (16 sockets) leave", "paper", "dataflow-paper"
-        ).quantity(),
+    figure_13 = f"the {dataflow_fit.OFFLOADING_ROW} row of Figure 13"
+    texts = {
+        "memory": (f"{machine.memory:.4f}", figure_11),
+        "cache_memory": (f"{machine.cache_memory:.4f}", figure_13),
+        "compute": (f"{machine.compute:.4f}", f"the {dataflow_fit.TABLE_4_ROW} row of Table 4"),
+        "warm_up": (_microseconds(machine.warm_up), figure_11),
+        "sample_time": (_microseconds(machine.sample_time), f"the {dataflow_fit.STREAMING_ROW} row of Figure 12"),
+        "kernel_boundary": (_microseconds(machine.kernel_boundary), figure_11),
+        "expert_boundary": (f"{machine.expert_boundary:.4f}", f"{' '.join(dataflow_fit.LOOPING_BAR)} of Figure 10"),
+        "step_time": (_microseconds(machine.step_time), "what 1,140 tok/s of Figure 1a (16 sockets) leave"),
+        "host_time": (_microseconds(machine.host_time), figure_13),
     }
+    return {name: Fitted(value, note, "paper", "dataflow-paper").quantity() for name, (value, note) in texts.items()}
 
 
-def _find(figures: Any, label: str, expected: float) -> float:
-    """Return a value of the digitised figures, after checking that it stands there."""
-    if str(int(expected)) not in json.dumps(figures):
-        raise UserError(f"data/paper_dataflow.json: {label} {expected:g} is not there")
-    return expected
+def _microseconds(seconds: Any) -> str:
+    return f"{float(seconds) * 1e6:.4g} us"
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

@@ -175,7 +175,16 @@ def ideal(scenario):
             all_reduce=AllReduce(0.0, 0.0, 1e30, 0.0, 0.0, 1e30, efficiency.all_reduce.threshold),
         )
     elif isinstance(efficiency, DataflowEfficiency):
-        made = replace(efficiency, memory=1.0, compute=1.0, warm_up=0.0, kernel_boundary=0.0, host_time=0.0)
+        made = replace(
+            efficiency,
+            memory=1.0,
+            cache_memory=1.0,
+            compute=1.0,
+            warm_up=0.0,
+            kernel_boundary=0.0,
+            step_time=0.0,
+            host_time=0.0,
+        )
     else:
         made = replace(
             efficiency,
