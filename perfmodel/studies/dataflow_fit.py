@@ -85,9 +85,9 @@ class Machine:
         work = (Pass(batch, tokens, context, decoding=True),)
         return dataflow.step(machine.scenario(catalog.load_model(MODELS.get(model, model)), precision), work)
 
-    def time(self, model: str, *where: float, **more: Any) -> float:
+    def time(self, model: str, batch: float = 1.0, context: float = 4096.0, tokens: float = 1.0, **more: Any) -> float:
         """Return the time of a decode step [s]."""
-        return float(self.step(model, *where, **more).time)
+        return float(self.step(model, batch, context, tokens, **more).time)
 
     def with_(self, **numbers: Any) -> Machine:
         """Return the machine with other efficiencies."""
