@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, ceil_div, maximum, minimum
+from perfmodel.numerics import Number, ceil_div, maximum, minimum, sqrt
 
 _SHIP = "SHIP (MLSys 2026), reconstructed"
 _GPIPE = "Huang et al. 2019 (GPipe), arXiv:1811.06965"
@@ -283,3 +283,96 @@ def worker_chips(*, tp: Number, pp: Number, cp: Number, dp: Number) -> Any:
         Chips [1].
     """
     return tp * pp * cp * dp
+
+
+# --- the closed loop of a pipeline that decodes first and fills its token budget with prefill ---------------------
+
+_FLOW = "flow balance: every request brings its prompt and leaves its output through the same beats"
+
+
+@equation(symbol=r"x", unit="1", source=f"{_FLOW}; root of n / x = P / (T - x D) + K, at most T / (P + D)")
+def requests_per_beat(*, running: Number, prompt: Number, steps: Number, delay: Number, budget: Number) -> Any:
+    r"""Requests that a pipeline finishes each beat in a closed loop.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    prompt : Number
+        Prompt tokens a request [1].
+    steps : Number
+        Decode steps a request [1].
+    delay : Number
+        Beats of a request's life besides those in which its prompt enters [1].
+    budget : Number
+        Tokens that a beat takes [1].
+
+    Returns
+    -------
+    Number
+        Requests [1].
+    """
+    filled, busy = running * steps, delay * budget
+    root = sqrt((filled - busy) ** 2 + prompt * (prompt + 2 * (filled + busy)))
+    return minimum(2 * running * budget / (filled + busy + prompt + root), budget / (prompt + steps))
+
+
+@equation(symbol=r"d", unit="1", source=_FLOW)
+def decode_tokens_per_beat(*, requests: Number, steps: Number) -> Any:
+    r"""Decode tokens that a beat carries on average.
+
+    Parameters
+    ----------
+    requests : Number
+        Requests that finish each beat [1].
+    steps : Number
+        Decode steps a request [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
+    return requests * steps
+
+
+@equation(symbol=r"s", unit="1", source=f"{_SHIP}: without overtaking a pipeline runs at its slowest micro-batch")
+def chunk_presence(*, requests: Number, beats: Number) -> Any:
+    r"""Share of time in which some stage works on a prefill chunk.
+
+    Parameters
+    ----------
+    requests : Number
+        Requests that finish each beat [1].
+    beats : Number
+        Beats from a prompt's first chunk entering to its last one leaving [1].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return minimum(1.0, requests * beats)
+
+
+@equation(symbol=r"\lambda_{sat}", unit="1/s", source=_FLOW)
+def saturated_request_rate(*, budget: Number, prompt: Number, steps: Number, beat: Number) -> Any:
+    r"""Requests that a pipeline finishes a second with every beat full.
+
+    Parameters
+    ----------
+    budget : Number
+        Tokens that a beat takes [1].
+    prompt : Number
+        Prompt tokens a request [1].
+    steps : Number
+        Decode steps a request [1].
+    beat : Number
+        Time of a full beat [s].
+
+    Returns
+    -------
+    Number
+        Rate [1/s].
+    """
+    return budget / ((prompt + steps) * beat)

@@ -313,3 +313,24 @@ def where_it_fits(*, cap: Number, value: Number) -> Any:
         The metric, else NaN [any].
     """
     return only_if(cap - 1, value)
+
+
+@equation(symbol=r"t_{turn}", unit="s", source=f"{_LITTLE}; what a full station leaves of a closed loop's cycle")
+def turn_wait(*, running: Number, life: Number, limit: Number) -> Any:
+    r"""Time that a request waits for its turn in a closed loop with one station that can be full.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    life : Number
+        Time that a request takes where it waits for nobody [s].
+    limit : Number
+        Most that the station serves [1/s].
+
+    Returns
+    -------
+    Number
+        Time; 0 where the requests are too few to fill the station [s].
+    """
+    return maximum(0.0, running / limit - life)

@@ -6,7 +6,7 @@ collective that its matrix product does not cover, plus the overhead a layer tha
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from perfmodel.equations import collectives, memory, pipeline, roofline
@@ -128,8 +128,8 @@ def beat(scenario: Scenario, work: Work) -> Step:
     )
 
 
-def _hops(scenario: Scenario, tokens: Any) -> Any:
-    """Time on the links between the stages of the whole pipeline [s]."""
+def hop_time(scenario: Scenario, tokens: Any) -> Any:
+    """Time on the link from one stage to the next [s]."""
     system, plan = scenario.system, scenario.deployment
     link = system.link
     bandwidth = link.bandwidth_per_direction * plan.tp
@@ -137,24 +137,48 @@ def _hops(scenario: Scenario, tokens: Any) -> Any:
         bandwidth = collectives.quadfour_forward_bandwidth(
             skipped=0.0, port_bandwidth=link.port_bandwidth_per_direction
         )
-    hop = collectives.hop_time(
+    return collectives.hop_time(
         message=tokens * scenario.model.hidden * ACTIVATION_BYTES,
         hops=1.0,
         latency=link.hop_latency,
         bandwidth=bandwidth,
     )
-    return plan.pp * hop
 
 
-def _beats(step: Step, beats: Any, hops: Any) -> Step:
-    """Return a step that lasts so many beats and the hops between the stages."""
+def waiting_time(scenario: Scenario) -> Any:
+    """Time by which a stage delays a token while it already takes the next micro-batch [s]."""
+    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    stages = scenario.deployment.pp - end_stages(scenario)
+    return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages) * efficiency.layer_latency
+
+
+def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
+    """Return a step that lasts so many beats, and the way of so many tokens from stage to stage."""
+    stages = scenario.deployment.pp
     return replace(
         step,
         busy=beats * step.busy,
         overlaps=tuple(replace(part, count=beats * part.count) for part in step.overlaps),
         imbalance=beats * step.imbalance,
-        collective=beats * step.collective + hops,
-        overhead=beats * step.overhead,
+        collective=beats * step.collective + stages * hop_time(scenario, tokens),
+        overhead=beats * step.overhead + stages * waiting_time(scenario),
+    )
+
+
+def blend(one: Step, other: Step, share: Any) -> Step:
+    """Return the mean of two steps, ``share`` of it the other; the work stays that of the first."""
+    rest = 1 - share
+
+    def scaled(step: Step, by: Any) -> tuple[Overlap, ...]:
+        return tuple(replace(part, count=by * part.count) for part in step.overlaps)
+
+    return replace(
+        one,
+        busy=rest * one.busy + share * other.busy,
+        overlaps=scaled(one, rest) + scaled(other, share),
+        imbalance=rest * one.imbalance + share * other.imbalance,
+        collective=rest * one.collective + share * other.collective,
+        overhead=rest * one.overhead + share * other.overhead,
     )
 
 
@@ -166,7 +190,80 @@ def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) ->
     with scope("decode"):
         one = beat(scenario, (Pass(batch, tokens, context, decoding=True),))
         beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
-        return _beats(one, beats, _hops(scenario, batch * tokens))
+        return lasting(scenario, one, beats, batch * tokens)
+
+
+def plain_beat(scenario: Scenario, batch: Any, context: Any) -> Step:
+    """Return a beat of so many decode tokens and no prefill."""
+    with scope("plain"):
+        return beat(scenario, (Pass(batch, 1.0, context, decoding=True),))
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How a prompt enters a pipeline that decodes meanwhile.
+
+    Attributes
+    ----------
+    full : Step
+        A beat with a chunk beside the decode tokens.
+    tokens : Number
+        Prompt tokens of a chunk.
+    count : Number
+        Chunks of a prompt.
+    flops, bytes_moved : Number
+        What one prompt adds to the work of decoding.
+    added : Number
+        Time that one prompt adds to the beats of decoding [s].
+    """
+
+    full: Step
+    tokens: Any
+    count: Any
+    flops: Any
+    bytes_moved: Any
+    added: Any
+
+
+def chunked(scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias: Any = 1.0) -> Chunks:
+    """Return the chunks of a prompt; each takes what the decode tokens of the others leave of the budget.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    others : Number
+        Decode tokens beside a chunk [1].
+    prompt : Number
+        Prompt tokens [1].
+    context : Number
+        Mean tokens in the cache of a decoding request [1].
+    bias : Number
+        Factor by which a request in flight is longer than the mean of all requests [1].
+    """
+    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    tokens = pipeline.chunk_tokens(budget=efficiency.token_budget, decode_tokens=others, prompt=prompt)
+    count = ceil_div(prompt, tokens)
+    beside = Pass(others, 1.0, context, decoding=True)
+    with scope("chunk"):
+        full = beat(scenario, (Pass(1.0, tokens, bias * (prompt - tokens) / 2), beside))
+    with scope("decode_only"):
+        alone = beat(scenario, (beside,))
+    # A chunk that rides along with decoding shares its read of the weights; a lone request's chunks pay for theirs.
+    shared = minimum(1.0, others)
+    return Chunks(
+        full=full,
+        tokens=tokens,
+        count=count,
+        flops=count * (full.flops - alone.flops),
+        bytes_moved=count * (full.bytes_moved - shared * alone.bytes_moved),
+        added=count * maximum(0.0, full.time - shared * alone.time),
+    )
+
+
+def prompt_step(scenario: Scenario, chunks: Chunks) -> Step:
+    """Return the prefill of a prompt that waits for nobody: its chunks follow each other through all stages."""
+    step = lasting(scenario, chunks.full, chunks.count + scenario.deployment.pp - 1, chunks.tokens)
+    return replace(step, flops=chunks.flops, bytes_moved=chunks.bytes_moved, sequences=1.0)
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
@@ -174,24 +271,8 @@ def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: 
 
     Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once plays no part.
     """
-    plan = scenario.deployment
-    efficiency = cast(SramEfficiency, scenario.system.efficiency)
-    batch = pipeline.microbatch_size(running=running, stages=plan.pp)
+    batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
     others = minimum(batch, maximum(0.0, running - 1))
-    # A chunk that rides along with decoding shares its read of the weights; a lone request's chunks pay for theirs.
-    shared = minimum(1.0, others)
     with scope("prefill"):
-        chunk = pipeline.chunk_tokens(budget=efficiency.token_budget, decode_tokens=others, prompt=prompt)
-        chunks = ceil_div(prompt, chunk)
-        part = Pass(1.0, chunk, (prompt - chunk) / 2)
-        with scope("chunk"):
-            mixed = beat(scenario, (part, Pass(others, 1.0, context, decoding=True)))
-        with scope("decode_only"):
-            alone = beat(scenario, (Pass(others, 1.0, context, decoding=True),))
-        latency = _beats(mixed, chunks + plan.pp - 1, _hops(scenario, chunk))
-    taken = replace(
-        latency,
-        flops=chunks * (mixed.flops - alone.flops),
-        bytes_moved=chunks * (mixed.bytes_moved - shared * alone.bytes_moved),
-    )
-    return taken, chunks * maximum(0.0, mixed.time - shared * alone.time)
+        chunks = chunked(scenario, others=others, prompt=prompt, context=context)
+        return prompt_step(scenario, chunks), chunks.added

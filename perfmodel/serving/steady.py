@@ -13,6 +13,7 @@ from perfmodel.machines.operators import CAUSES, Step
 from perfmodel.numerics import maximum
 from perfmodel.serving import speculation
 from perfmodel.serving.fit import Fit, fit, model_memory
+from perfmodel.serving.pipeline import closed_loop
 from perfmodel.specs.types import KernelsEfficiency, Scenario
 from perfmodel.trace import scope
 
@@ -116,6 +117,8 @@ def steady_state(scenario: Scenario) -> Steady:
     (running - 1) / output prefills on average.  Requests that the KV cache cannot hold wait for admission, and
     that wait is part of TTFT.
     """
+    if scenario.system.kind == "sram_pipeline":
+        return _pipelined(scenario)
     machine = MACHINES[scenario.system.kind]
     traffic, plan, front = scenario.traffic, scenario.deployment, front_end(scenario)
     memory_fit = fit(scenario)
@@ -176,6 +179,42 @@ def steady_state(scenario: Scenario) -> Steady:
         prompt=prompt,
         output=output,
         decoding=decoding,
+    )
+
+
+def _pipelined(scenario: Scenario) -> Steady:
+    """Return the steady state of a pipeline, where decoding and prefill share every beat."""
+    traffic = scenario.traffic
+    memory_fit = fit(scenario)
+    with scope("load"):
+        prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
+        output = maximum(1.0, serving.mean_length(nominal=traffic.output, jitter=traffic.length_jitter))
+        offered = maximum(1.0, traffic.concurrency / scenario.deployment.dp)
+        running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
+    burst_share: Any = 1.0 if traffic.prefill_first else 1 / traffic.rounds
+    loop = closed_loop(scenario, running=running, prompt=prompt, output=output, burst_share=burst_share)
+    with scope("steady"):
+        admission = serving.admission_wait(offered=offered, running=running, service=loop.life)
+        wait = loop.wait + admission
+        ttft = loop.prefill.time + wait
+        latency = serving.request_latency(ttft=ttft, tpot=loop.decode.time, output=output)
+        rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
+        used = chips(scenario)
+    return Steady(
+        ttft=ttft,
+        ttft_median=ttft,
+        tpot=loop.decode.time,
+        latency=latency,
+        rate=rate,
+        chips=used,
+        fit=memory_fit,
+        running=running,
+        prefill=loop.prefill,
+        decode=loop.decode,
+        waits={"prefill": wait, "decode": 0.0},
+        front=0.0,
+        prompt=prompt,
+        output=output,
     )
 
 

@@ -373,7 +373,11 @@ class DataflowEfficiency:
 
 @dataclass(frozen=True)
 class SramEfficiency:
-    """How an SRAM pipeline runs; ``layer_overhead`` is the time a layer that the bare machine does not explain."""
+    """How an SRAM pipeline runs.
+
+    ``layer_overhead`` is the time a layer that the bare machine does not explain and that keeps the stage busy;
+    ``layer_latency`` delays a token as long, but the stage takes the next micro-batch meanwhile.
+    """
 
     memory: Share
     compute: Share
@@ -384,6 +388,7 @@ class SramEfficiency:
     all_reduce_latency: Seconds
     all_reduce_bandwidth: Bandwidth
     all_reduce_exponent: Share
+    layer_latency: Seconds = 0.0
     beat: str = "load"
 
 

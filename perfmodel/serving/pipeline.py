@@ -1,0 +1,112 @@
+"""The closed loop of an SRAM pipeline: it decodes first and fills what is left of each beat with prefill.
+
+Tokens of all requests flow through the same beats, so that the flow, not a queue of whole prefills, decides: either the
+requests in flight are too few to fill the beats, or every beat is full and prompts wait for their turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from perfmodel.equations import pipeline, serving
+from perfmodel.machines import sram_pipeline
+from perfmodel.machines.operators import Step
+from perfmodel.numerics import maximum
+from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.trace import scope
+
+#: The latency of the stages moves the flow by what it adds to a life; two rounds settle it to a few per mille.
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The closed loop of one replica.
+
+    Attributes
+    ----------
+    prefill, decode : Step
+        A prompt that waits for nobody, and the time between two tokens.
+    life : Number
+        Time that a request spends in service [s].
+    rate : Number
+        Requests finished [1/s].
+    wait : Number
+        Part of the time to first token in which the prompt waits for its turn [s].
+    chunk_share : Number
+        Share of time in which prefill chunks are in flight.
+    beat : Number
+        Mean time of a stage [s].
+    """
+
+    prefill: Step
+    decode: Step
+    life: Any
+    rate: Any
+    wait: Any
+    chunk_share: Any
+    beat: Any
+
+
+def closed_loop(
+    scenario: Scenario, *, running: Any, prompt: Any, output: Any, burst_share: Any = 0.0, bias: Any = 1.0
+) -> Loop:
+    """Return the closed loop of one replica of an SRAM pipeline.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Requests in service [1].
+    prompt, output : Number
+        Mean tokens of a request [1].
+    burst_share : Number
+        Share of the rounds in which all requests start at once [1].
+    bias : Number
+        Factor by which a request in flight is longer than the mean of all requests [1].
+    """
+    budget = cast(SramEfficiency, scenario.system.efficiency).token_budget
+    stages = scenario.deployment.pp
+    steps = maximum(0.0, output - 1)
+    context = serving.mean_decode_context(prompt=bias * prompt, output=bias * output)
+    of_others = 1 - 1 / running
+    relative: Any = 0.0
+    for _ in range(_ROUNDS):
+        with scope("flow"):
+            requests = pipeline.requests_per_beat(
+                running=running,
+                prompt=prompt,
+                steps=steps,
+                delay=stages * (1 + steps) * (1 + relative),
+                budget=budget,
+            )
+            decoding = pipeline.decode_tokens_per_beat(requests=requests, steps=steps)
+            batch = pipeline.microbatch_size(running=decoding, stages=1.0)
+            chunks = sram_pipeline.chunked(
+                scenario, others=decoding * of_others, prompt=prompt, context=context, bias=bias
+            )
+            plain = sram_pipeline.plain_beat(scenario, batch, context)
+            share = pipeline.chunk_presence(requests=requests, beats=chunks.count + stages - 1)
+            met = share * of_others * (1 - burst_share / 2)
+            latency = sram_pipeline.hop_time(scenario, batch) + sram_pipeline.waiting_time(scenario)
+            both = sram_pipeline.blend(plain, chunks.full, met)
+            relative = latency / both.time
+    first = sram_pipeline.prompt_step(scenario, chunks)
+    step = sram_pipeline.lasting(scenario, both, stages, batch)
+    occupancy = prompt / budget * chunks.full.time
+    queued = serving.burst_wait(running=running, per_step=1.0, occupancy=occupancy)
+    started = burst_share * maximum(0.0, queued - occupancy)
+    alone = first.time + started + steps * step.time
+    limit = pipeline.saturated_request_rate(budget=budget, prompt=prompt, steps=steps, beat=chunks.full.time)
+    turn = serving.turn_wait(running=running, life=alone, limit=limit)
+    life = alone + turn
+    return Loop(
+        prefill=first,
+        decode=step,
+        life=life,
+        rate=running / life,
+        wait=started + turn,
+        chunk_share=share,
+        beat=both.time,
+    )
