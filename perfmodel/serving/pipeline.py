@@ -36,8 +36,10 @@ class Loop:
         Part of the time to first token in which the prompt waits for its turn [s].
     chunk_share : Number
         Share of time in which prefill chunks are in flight.
-    beat : Number
-        Mean time of a stage [s].
+    beat, full : Number
+        Time of a stage on average, and of one whose token budget is used [s].
+    entry : Number
+        Time by which one more prompt token delays the first output token [s].
     """
 
     prefill: Step
@@ -47,6 +49,8 @@ class Loop:
     wait: Any
     chunk_share: Any
     beat: Any
+    full: Any
+    entry: Any
 
 
 def closed_loop(
@@ -109,4 +113,6 @@ def closed_loop(
         wait=started + turn,
         chunk_share=share,
         beat=both.time,
+        full=chunks.full.time,
+        entry=chunks.full.time / chunks.tokens,
     )

@@ -244,7 +244,9 @@ def isolation(trace: Trace) -> list[dict[str, Any]]:
                 hits += sum(key in seen for key in keys)
                 total += len(keys)
                 seen.update(keys)
-            rows.append({"trace": trace.name, "split": rule, "organisations": count, "hit_rate": round(hits / total, 6)})
+            rows.append(
+                {"trace": trace.name, "split": rule, "organisations": count, "hit_rate": round(hits / total, 6)}
+            )
     return rows
 
 

@@ -1,0 +1,142 @@
+"""The closed loops of a pipeline and of an engine with a token budget: identities, limits, roots, published samples."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from perfmodel.equations import pipeline
+from perfmodel.prediction import run
+from perfmodel.question import Options, resolve
+from perfmodel.serving import pipeline as loops
+from perfmodel.serving.chunked import chunked_loop
+from perfmodel.serving.fit import fit
+from perfmodel.serving.steady import steady_state
+from perfmodel.studies.ship.samples import KI, SAMPLES
+
+DETERMINISTIC = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def ship(*changes, **options):
+    asked = {"plan": "ship-16x95", "precision": "fp8", "concurrency": 380.0, "prompt": 1820.0, "output": 228.0}
+    return resolve("qwen3-235b-a22b", "lpu-v1", Options(**{**asked, **options}), changes)
+
+
+@DETERMINISTIC
+@given(
+    running=st.floats(1, 5000),
+    prompt=st.floats(1, 1e5),
+    steps=st.floats(0, 1e5),
+    extra=st.floats(1, 100),
+    budget=st.floats(1, 128),
+)
+def test_requests_per_beat_is_the_root_of_the_balance(running, prompt, steps, extra, budget):
+    delay = extra * (1 + steps)
+
+    def balance(requests):
+        left = budget - requests * steps
+        return running * left - requests * (prompt + delay * left)
+
+    most = budget / steps if steps else 2 * running * budget / prompt
+    root = brentq(balance, 0.0, most, xtol=1e-300, rtol=1e-12)
+    found = pipeline.requests_per_beat(running=running, prompt=prompt, steps=steps, delay=delay, budget=budget)
+    assert found == pytest.approx(min(root, budget / (prompt + steps)), rel=1e-6)
+
+
+@pytest.mark.parametrize("beat", ["load", "fixed"])
+@pytest.mark.parametrize("latency", ["0 s", "50 us"])
+@pytest.mark.parametrize(
+    ("prompt", "output"), [(1986.0, 62.0), (1024.0, 1024.0), (3641.0, 29127.0), (116508.0, 14564.0)]
+)
+def test_two_rounds_are_settled(monkeypatch, beat, latency, prompt, output):
+    scenario = ship(f"system.efficiency.beat={beat}", f"system.efficiency.layer_latency={latency}")
+    found = {}
+    for rounds in (2, 40):
+        monkeypatch.setattr(loops, "_ROUNDS", rounds)
+        loop = loops.closed_loop(scenario, running=100.0, prompt=prompt, output=output)
+        found[rounds] = [float(loop.rate), float(loop.decode.time)]
+    assert found[2] == pytest.approx(found[40], rel=0.01)
+
+
+@DETERMINISTIC
+@given(
+    running=st.floats(1, 2000),
+    prompt=st.floats(2, 30000),
+    output=st.floats(1, 30000),
+    budget=st.sampled_from([4.0, 16.0, 36.0, 128.0]),
+    beat=st.sampled_from(["load", "fixed"]),
+)
+def test_no_beat_carries_more_than_its_budget(running, prompt, output, budget, beat):
+    scenario = ship(f"system.efficiency.token_budget={budget}", f"system.efficiency.beat={beat}")
+    loop = loops.closed_loop(scenario, running=running, prompt=prompt, output=output)
+    tokens_per_s = float(loop.rate) * (prompt + output - 1)
+    assert tokens_per_s * float(loop.full) <= budget * (1 + 1e-9)
+    # Little's law: requests in service are those that prefill, wait and decode.
+    life = float(loop.prefill.time + loop.wait + (output - 1) * loop.decode.time)
+    assert float(loop.rate) * life == pytest.approx(running, rel=1e-9)
+
+
+def test_a_saturated_pipeline_gains_nothing_from_more_users():
+    one, more = (loops.closed_loop(ship(), running=n, prompt=1986.0, output=62.0) for n in (400.0, 800.0))
+    assert float(more.rate) == pytest.approx(float(one.rate), rel=1e-3)
+    assert float(more.wait) > 2 * float(one.wait)
+
+
+def test_a_lone_request_waits_for_nobody():
+    scenario = ship(concurrency=1.0)
+    steady = steady_state(scenario)
+    assert float(steady.waits["prefill"]) == 0
+    alone = ship("system.efficiency.beat=fixed", concurrency=1.0)
+    assert float(steady_state(alone).tpot) >= float(steady.tpot)
+
+
+def test_380_users_of_the_evaluated_pipeline_decode_in_micro_batches_of_4():
+    """With hardly any prefill, 380 requests put 4 tokens into each of 95 stages."""
+    loop = loops.closed_loop(ship(), running=380.0, prompt=1.0, output=1e5)
+    assert 380 / (float(loop.decode.time) / float(loop.beat)) == pytest.approx(4, rel=0.2)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_samples_have_the_published_mean_and_share(sample):
+    assert sample.tokens == pytest.approx(sample.mean, rel=0.001)
+    assert sample.share_below(8 * KI) == pytest.approx(sample.below_8ki, abs=5e-4)
+    lengths = sample.lengths(4000)
+    assert lengths.max() < sample.longest
+    assert lengths.mean() == pytest.approx(sample.tokens, rel=2e-3)
+    assert (lengths**2).mean() / lengths.mean() ** 2 == pytest.approx(sample.bias, rel=0.01)
+
+
+def test_the_reasoning_sample_holds_fewer_than_380_requests():
+    """Worked out from 349.6 GB less weights: 78 with a cache of 16 bits and 155 with 8; the end stages' share is less."""
+    reasoning = SAMPLES[1]
+    for bits, expected in (("bf16", 78), ("fp8", 155)):
+        scenario = ship(kv_precision=bits)
+        cap = float(fit(scenario, tokens=reasoning.bias * reasoning.tokens).cap)
+        assert cap == pytest.approx(expected, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "users"), [(1820.0, 228.0, 9.0), (1820.0, 228.0, 380.0), (7000.0, 1000.0, 64.0)]
+)
+def test_a_budget_of_8192_is_what_predict_says(prompt, output, users):
+    scenario = resolve(
+        "qwen3-235b-a22b",
+        "dgx-b200:tp=8,engine=sglang,precision=fp8",
+        Options(prompt=prompt, output=output, concurrency=users),
+    )
+    loop = chunked_loop(scenario, running=users, prompt=prompt, output=output, budget=8192.0)
+    answer = run(scenario)
+    assert float(loop.tpot) == pytest.approx(answer.tpot_s, rel=1e-3)
+    assert float(loop.ttft) == pytest.approx(answer.ttft_s, rel=0.01)
+
+
+@pytest.mark.parametrize("lock_step", [False, True])
+def test_a_larger_budget_never_costs_throughput(lock_step):
+    scenario = resolve("qwen3-235b-a22b", "dgx-b200:tp=8,engine=sglang,precision=fp8", Options())
+    prompt = np.array([1000.0, 1986.0, 7000.0, 31000.0])
+    small, large = (
+        chunked_loop(scenario, running=64.0, prompt=prompt, output=prompt / 8, budget=budget, lock_step=lock_step).rate
+        for budget in (2048.0, 16384.0)
+    )
+    assert np.all(large >= small * (1 - 1e-9))
