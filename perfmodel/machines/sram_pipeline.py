@@ -155,31 +155,20 @@ def waiting_time(scenario: Scenario) -> Any:
 def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
     """Return a step that lasts so many beats, and the way of so many tokens from stage to stage."""
     stages = scenario.deployment.pp
+    whole = step.times(beats)
     return replace(
-        step,
-        busy=beats * step.busy,
-        overlaps=tuple(replace(part, count=beats * part.count) for part in step.overlaps),
-        imbalance=beats * step.imbalance,
-        collective=beats * step.collective + stages * hop_time(scenario, tokens),
-        overhead=beats * step.overhead + stages * waiting_time(scenario),
+        whole,
+        collective=whole.collective + stages * hop_time(scenario, tokens),
+        overhead=whole.overhead + stages * waiting_time(scenario),
+        flops=step.flops,
+        bytes_moved=step.bytes_moved,
     )
 
 
 def blend(one: Step, other: Step, share: Any) -> Step:
     """Return the mean of two steps, ``share`` of it the other; the work stays that of the first."""
-    rest = 1 - share
-
-    def scaled(step: Step, by: Any) -> tuple[Overlap, ...]:
-        return tuple(replace(part, count=by * part.count) for part in step.overlaps)
-
-    return replace(
-        one,
-        busy=rest * one.busy + share * other.busy,
-        overlaps=scaled(one, rest) + scaled(other, share),
-        imbalance=rest * one.imbalance + share * other.imbalance,
-        collective=rest * one.collective + share * other.collective,
-        overhead=rest * one.overhead + share * other.overhead,
-    )
+    mean = one.times(1 - share).after(other.times(share))
+    return replace(mean, flops=one.flops, bytes_moved=one.bytes_moved)
 
 
 def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:

@@ -117,7 +117,7 @@ def steady_state(scenario: Scenario) -> Steady:
     (running - 1) / output prefills on average.  Requests that the KV cache cannot hold wait for admission, and
     that wait is part of TTFT.
     """
-    if scenario.system.kind == "sram_pipeline":
+    if scenario.system.kind == "sram_pipeline" and scenario.speculation is None:
         return _pipelined(scenario)
     machine = MACHINES[scenario.system.kind]
     traffic, plan, front = scenario.traffic, scenario.deployment, front_end(scenario)
@@ -215,6 +215,7 @@ def _pipelined(scenario: Scenario) -> Steady:
         front=0.0,
         prompt=prompt,
         output=output,
+        decoding=speculation.Decoding(loop.decode),
     )
 
 

@@ -5,7 +5,7 @@ The bundled tables in ``data/traces`` come from :func:`derive`, which reads trac
     python -m perfmodel.studies.traces azure_llm_2023_conv.csv mooncake_conversation_trace.jsonl.gz --out data/traces
 
 Two forms are read: a CSV with ``arrival_s``, ``input_tokens`` and ``output_tokens`` (Azure), and JSON lines with
-``timestamp`` in ms, ``input_length``, ``output_length`` and ``hash_ids`` of 512-token blocks (Mooncake), gzipped or not.
+``timestamp`` in ms, ``input_length``, ``output_length`` and ``hash_ids`` of 512-token blocks (Mooncake), gzip or not.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def read_trace(path: str | Path) -> Trace:
         raise UserError(f"{file}: no such trace")
     try:
         if ".jsonl" in file.name:
-            opened = gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8")
-            with opened as lines:
-                rows = [json.loads(line) for line in lines if line.strip()]
+            text = file.read_bytes()
+            lines = (gzip.decompress(text) if file.suffix == ".gz" else text).decode().splitlines()
+            rows = [json.loads(line) for line in lines if line.strip()]
             return Trace(
                 name,
                 np.array([row["timestamp"] for row in rows], dtype=float) / 1e3,
@@ -68,10 +68,11 @@ def read_trace(path: str | Path) -> Trace:
                 np.array([row["output_length"] for row in rows], dtype=float),
                 tuple(tuple(row["hash_ids"]) for row in rows),
             )
-        with file.open(encoding="utf-8", newline="") as text:
-            records = list(csv.DictReader(text))
+        with file.open(encoding="utf-8", newline="") as opened:
+            records = list(csv.DictReader(opened))
         columns = ("arrival_s", "input_tokens", "output_tokens")
-        return Trace(name, *(np.array([float(row[column]) for row in records]) for column in columns))
+        arrival, prompt, output = (np.array([float(row[column]) for row in records]) for column in columns)
+        return Trace(name, arrival, prompt, output)
     except (KeyError, ValueError) as error:
         raise UserError(
             f"{file}: {error} - expected arrival_s, input_tokens, output_tokens as CSV, or JSON lines of Mooncake"
@@ -244,9 +245,8 @@ def isolation(trace: Trace) -> list[dict[str, Any]]:
                 hits += sum(key in seen for key in keys)
                 total += len(keys)
                 seen.update(keys)
-            rows.append(
-                {"trace": trace.name, "split": rule, "organisations": count, "hit_rate": round(hits / total, 6)}
-            )
+            rate = round(hits / total, 6)
+            rows.append({"trace": trace.name, "split": rule, "organisations": count, "hit_rate": rate})
     return rows
 
 
@@ -273,8 +273,8 @@ def derive(paths: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]:
     Returns
     -------
     dict
-        Rows by table: ``lengths``, ``ratio``, ``summary``, and of traces with blocks ``reuse``, ``popularity``, ``idle``
-        and ``isolation``.
+        Rows by table: ``lengths``, ``ratio``, ``summary``, and of traces with blocks ``reuse``, ``popularity``,
+        ``idle`` and ``isolation``.
     """
     traces = [read_trace(path) for path in paths]
     return {

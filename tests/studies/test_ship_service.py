@@ -108,7 +108,7 @@ def test_samples_have_the_published_mean_and_share(sample):
 
 
 def test_the_reasoning_sample_holds_fewer_than_380_requests():
-    """Worked out from 349.6 GB less weights: 78 with a cache of 16 bits and 155 with 8; the end stages' share is less."""
+    """78 with a cache of 16 bits and 155 with 8, from all SRAM less weights; the stage of the ends keeps its share."""
     reasoning = SAMPLES[1]
     for bits, expected in (("bf16", 78), ("fp8", 155)):
         scenario = ship(kv_precision=bits)
