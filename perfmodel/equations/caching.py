@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number
+from perfmodel.numerics import Number, exp
 
 
 @equation(symbol=r"t_{hit}", unit="s", source="Amdahl's law")
@@ -65,3 +65,44 @@ def reload_bandwidth(*, size: Number, time: Number) -> Any:
         Bandwidth [B/s].
     """
     return size / time
+
+
+_CHE = "Che et al. 2002, doi:10.1109/JSAC.2002.801752"
+
+
+@equation(symbol=r"h(\lambda)", unit="1", source=f"{_CHE}; exact for a timer that every hit renews")
+def renewed_hit_rate(*, rate: Number, time: Number) -> Any:
+    r"""Chance that an entry asked for at random times is still held when it is asked for again.
+
+    Parameters
+    ----------
+    rate : Number
+        How often the entry is asked for [1/s].
+    time : Number
+        How long it is held after the last time: a time to live, or the characteristic time of an LRU cache [s].
+
+    Returns
+    -------
+    Number
+        Share, also the share of time in which the entry is held [1].
+    """
+    return 1 - exp(-rate * time)
+
+
+@equation(symbol=r"\bar{t}_{first}", unit="s", source="mean over where the prefix is found")
+def tiered_first_token(*, near_share: Number, far_share: Number, near: Number, far: Number, missed: Number) -> Any:
+    r"""Mean time to first token over two tiers of a prefix cache.
+
+    Parameters
+    ----------
+    near_share, far_share : Number
+        Share of requests whose prefix lies in the near and in the far tier; the others miss [1].
+    near, far, missed : Number
+        Time to first token of each kind [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return near_share * near + far_share * far + (1 - near_share - far_share) * missed

@@ -434,6 +434,60 @@ def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number
     return (latency**exponent + (message / bandwidth) ** exponent) ** (1 / exponent)
 
 
+@equation(symbol=r"t_{root}", unit="s", source=f"{_SHIP}: RedBcast, a reading of the name, defined nowhere in print")
+def rooted_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, link_bandwidth: Number) -> Any:
+    r"""All-reduce at one chip of a clique: every other sends it the whole message, and it sends the sum back.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    ranks : Number
+        Chips, each with a link to every other [1].
+    hop_latency : Number
+        Latency of one hop [s].
+    link_bandwidth : Number
+        Of one link, one direction [B/s].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    return 2 * minimum(1.0, ranks - 1) * (hop_latency + message / link_bandwidth)
+
+
+@equation(symbol=r"t_{PAARD}", unit="s", source=f"{_SHIP}: PAARD, a reading of the name, defined nowhere in print")
+def two_level_all_reduce(
+    *, message: Number, local: Number, nodes: Number, hop_latency: Number, link_bandwidth: Number, ports: Number
+) -> Any:
+    r"""All-reduce over nodes that are cliques, its two levels working on different pieces at the same time.
+
+    Parameters
+    ----------
+    message : Number
+        Payload of a rank [B].
+    local : Number
+        Chips of a node, each with a link to every other [1].
+    nodes : Number
+        Nodes, each a hop from every other [1].
+    hop_latency : Number
+        Latency of one hop; scatter and gather take one each inside and between the nodes [s].
+    link_bandwidth : Number
+        Of one link, one direction [B/s].
+    ports : Number
+        Links of a chip to other nodes [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    inside = 2 * message / local / link_bandwidth
+    across = 2 * (nodes - 1) / nodes * message / local / (ports * link_bandwidth)
+    return 4 * hop_latency + maximum(inside, across)
+
+
 @equation(symbol=r"\eta_{AR}", unit="1", source="wire time over time")
 def saturation(*, message: Number, time: Number, bandwidth: Number) -> Any:
     r"""Share of the peak that a collective reaches.

@@ -91,7 +91,8 @@ def beat(scenario: Scenario, work: Work) -> Step:
         # The static program lasts as long as its token budget, however few tokens it carries.
         carried = total(part.sequences * part.tokens for part in work)
         spare = maximum(0.0, efficiency.token_budget - carried)
-        timed = (*work, Pass(spare, 1.0, work[-1].context, decoding=True))
+        # Empty places are compiled as those of a prefill chunk: they read no cache of sequences that are not there.
+        timed = (*work, Pass(minimum(1.0, spare), maximum(1.0, spare), work[-1].context))
     ends = end_stages(scenario)
     layers = layer_count(model)
     share = pipeline.layers_per_stage(layers=layers, stages=plan.pp - ends) / layers

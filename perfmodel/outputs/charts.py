@@ -87,7 +87,7 @@ def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
     """Return field, type, title and scale of a position; layers of other columns share the title of the chart's own."""
     quantity = "x" if chart.across else "y"
     made = {"field": column, "title": chart.columns[chart.x if which == "x" else chart.y]}
-    bars = any(layer.mark == "bar" for layer in chart.layers)
+    bars = any(layer.mark in ("bar", "rect") for layer in chart.layers)
     if not _is_number(chart, column) or (which != quantity and bars):
         order = _values(chart, column)
         slanted = which == "x" and len(order) > 8
@@ -118,11 +118,16 @@ _MARKS: dict[str, dict[str, Any]] = {
     "area": {"type": "area", "opacity": 0.22},
     "rule": {"type": "rule", "strokeWidth": 1.6, "strokeDash": [5, 3]},
     "text": {"type": "text", "align": "left", "dx": 6, "dy": -6, "fontSize": 12},
+    "rect": {"type": "rect"},
 }
 
 
 def _series(chart: Chart, layer: Layer, column: str) -> dict[str, Any]:
     """Return the encodings that tell series apart: colour, and what is left of it in grey."""
+    if layer.mark == "rect":
+        # Light to dark, so that a map reads in grey too.
+        shades = {"scheme": "viridis", "reverse": True}
+        return {"color": {"field": column, "type": "quantitative", "scale": shades, "title": chart.columns[column]}}
     names = _values(chart, column)
 
     def scale(values: tuple[Any, ...]) -> dict[str, Any]:

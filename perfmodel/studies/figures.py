@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Modules whose figures a recipe can name.
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = tuple(
+    f"perfmodel.studies.ship.{subject}"
+    for subject in ("comparison", "intensity", "latency", "memory", "network", "speculation", "workload")
+)
 
 #: How sure a number is: printed somewhere, worked out from what is printed, or from the models.
 Kind = Literal["published", "reconstructed", "predicted"]
-Mark = Literal["line", "point", "bar", "area", "rule", "text"]
+Mark = Literal["line", "point", "bar", "area", "rule", "text", "rect"]
 Verdict = Literal["holds", "fails", "depends"]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -40,7 +43,8 @@ class Layer:
     Attributes
     ----------
     mark : str
-        ``line``, ``point``, ``bar``, ``area``, ``rule`` or ``text``.
+        ``line``, ``point``, ``bar``, ``area``, ``rule``, ``text``, or ``rect`` for a map over two columns of names,
+        whose colour is a column of numbers.
     y, y2, x, color : str, optional
         Columns; the chart's own where empty.  ``y2`` is the other edge of an area or a bar; a rule without ``y`` stands
         upright at ``x``.
