@@ -42,7 +42,7 @@ def spec(chart: Chart, width: int | str = "container") -> dict[str, Any]:
     if not chart.facet:
         return {**whole, "layer": layers, "height": _HEIGHT, "width": width}
     panels = _values(chart, chart.facet)
-    columns = min(3, len(panels))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     return {
         **whole,
         "columns": columns,

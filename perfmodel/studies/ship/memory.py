@@ -377,8 +377,8 @@ def prefix_cache(
                 "ms",
                 color="kind_of_hit",
                 log="xy",
-                caption=f"One request, TP{float(scenario.deployment.tp):g} x PP{float(scenario.deployment.pp):g}, stage "
-                f"overhead {overhead}; the load comes over all PCIe links",
+                caption=f"One request, TP{float(scenario.deployment.tp):g} x PP{float(scenario.deployment.pp):g}, "
+                f"stage overhead {overhead}; the load comes over all PCIe links",
             ),
         ),
         numbers=tuple(numbers),
