@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import collectives, memory, serving
+from perfmodel.equations import collectives, memory, power, serving
 from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
+from perfmodel.numerics import NAN
+from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
-from perfmodel.specs.types import KernelsEfficiency, Model, Scenario, SramEfficiency
+from perfmodel.specs.types import KernelsEfficiency, MeanPower, Model, Provenance, Scenario, SramEfficiency
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, scope
-
-#: Keys of the JSON that a later issue fills.
-LATER = ("power_w", "joules_per_output_token")
 
 METRICS = (
     "ttft_s",
@@ -32,7 +31,15 @@ METRICS = (
     "tokens_per_s_per_chip",
     "mfu",
     "mbu",
+    "power_w",
+    "joules_per_output_token",
+    "usd_per_mtok_input",
+    "usd_per_mtok_output",
+    "usd_per_mtok_blended",
 )
+#: Those that power and money decide, and that no time depends on.
+MONEY = METRICS[-5:]
+_USD = {"input": "usd_per_mtok_input", "output": "usd_per_mtok_output", "blended": "usd_per_mtok_blended"}
 
 #: What :func:`evaluate` works out unless told otherwise.
 ALL = (*METRICS, "breakdown")
@@ -91,7 +98,7 @@ class Prediction:
         fits = bool(self.fits)
         plan = self.scenario.deployment
         return {
-            **{key: _json(self.metrics[key]) for key in METRICS},
+            **{key: _json(self.metrics[key]) for key in METRICS if key not in _USD.values()},
             "fits": fits,
             "max_concurrency": _json(self.max_concurrency),
             "limited_by": dict(self.limited_by) if fits and not self.reason else None,
@@ -100,8 +107,7 @@ class Prediction:
                 for phase, parts in self.breakdown.items()
             },
             "memory": {use: _json(value) for use, value in self.memory.items()},
-            **dict.fromkeys(LATER),
-            "usd_per_mtok": {"input": None, "output": None, "blended": None},
+            "usd_per_mtok": {of: _json(self.metrics[key]) for of, key in _USD.items()},
             "band": {key: dict(ends) for key, ends in self.band.items()} or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
@@ -148,7 +154,8 @@ class Prediction:
         flat: dict[str, Any] = {"model": data["model"], "system": data["system"], "chips": data["chips"]}
         flat.update({f"plan_{key}": value for key, value in data["plan"].items()})
         flat.update({f"traffic_{key}": value for key, value in data["traffic"].items()})
-        flat.update({key: data[key] for key in (*METRICS, "fits", "max_concurrency")})
+        flat.update({key: _json(self.metrics[key]) for key in METRICS})
+        flat.update({key: data[key] for key in ("fits", "max_concurrency")})
         for phase in ("prefill", "decode"):
             flat[f"{phase}_limited_by"] = (data["limited_by"] or {}).get(phase)
             flat.update({f"{phase}_{cause}_s": value for cause, value in data["breakdown"][phase].items()})
@@ -182,20 +189,25 @@ def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dic
         "mfu": lambda: flops_utilisation(scenario, steady),
         "mbu": lambda: bandwidth_utilisation(scenario, steady),
     }
+    if set(wanted) & set(MONEY):
+        drawn = draw(scenario, steady)
+        money = None if scenario.economics is None else cost(scenario, steady, drawn)
+        forms |= {
+            "power_w": lambda: drawn.mean.watts,
+            "joules_per_output_token": lambda: power.energy_per_token(
+                power=drawn.mean.watts, per_second=steady.rate * steady.output
+            ),
+            "usd_per_mtok_input": lambda: money.input if money else NAN,
+            "usd_per_mtok_output": lambda: money.output if money else NAN,
+            "usd_per_mtok_blended": lambda: money.blended if money else NAN,
+        }
     with scope("results"):
-        return {key: serving.where_it_fits(cap=steady.fit.cap, value=forms[key]()) for key in METRICS if key in wanted}
+        return {
+            key: serving.where_it_fits(cap=steady.fit.cap, value=form()) for key, form in forms.items() if key in wanted
+        }
 
 
-def evaluate(scenario: Scenario, wanted: Collection[str] = ALL) -> Prediction:
-    """Return the numbers of a scenario without words: floats, arrays or traced nodes.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    wanted : collection of str
-        Metrics to work out, and ``breakdown``; on large arrays the others are not worth their time.
-    """
-    steady = steady_state(scenario)
+def _answer(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> Prediction:
     held = steady.fit
     return Prediction(
         scenario=scenario,
@@ -220,6 +232,18 @@ def _speculation(steady: Steady) -> dict[str, Any]:
     assert decoding.verify is not None
     draft: Any = 0.0 if decoding.draft is None else decoding.draft.time
     return {"tokens_per_step": decoding.length, "draft_s": draft, "verify_s": decoding.verify.time}
+
+
+def evaluate(scenario: Scenario, wanted: Collection[str] = ALL) -> Prediction:
+    """Return the numbers of a scenario without words: floats, arrays or traced nodes.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    wanted : collection of str
+        Metrics to work out, and ``breakdown``; on large arrays the others are not worth their time.
+    """
+    return _answer(scenario, steady_state(scenario), wanted)
 
 
 def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
@@ -253,16 +277,19 @@ def run(scenario: Scenario) -> Prediction:
     -------
     Prediction
     """
-    answer = evaluate(scenario)
+    steady = steady_state(scenario)
+    answer = _answer(scenario, steady, ALL)
     reason = ""
     limits: dict[str, str] = {}
     effects: list[_Effect] = []
+    money: list[_Effect] = []
     band: dict[str, dict[str, float]] = {}
     if not answer.fits:
         reason = _misfit(scenario, answer)
     elif not np.isfinite(answer.metrics["tpot_s"]):
         ledger, nodes = traced(scenario)
-        missing = [path for path, entry in ledger.reached(nodes.metrics.values()).items() if entry.value != entry.value]
+        times = [nodes.metrics[key] for key in _TIMES]
+        missing = [path for path, entry in ledger.reached(times).items() if entry.value != entry.value]
         reason = f"not published: {', '.join(missing)}; give a value with --set"
     else:
         limits = {
@@ -271,6 +298,8 @@ def run(scenario: Scenario) -> Prediction:
         }
         effects = _effects(scenario, answer)
         band = _band(scenario, answer, effects)
+        money = _money_effects(scenario, answer, steady)
+        band |= _money_band(answer, band, money)
         offered = float(scenario.traffic.concurrency)
         if scenario.speculation is not None:
             plain = evaluate(replace(scenario, speculation=None), ("tpot_s",))
@@ -283,7 +312,12 @@ def run(scenario: Scenario) -> Prediction:
         reason=reason,
         assumed=scenario.assumed,
         band=band,
-        warnings=(*scenario.warnings, *_warnings(scenario, answer), *_estimates(effects)),
+        warnings=(
+            *scenario.warnings,
+            *_warnings(scenario, answer),
+            *_estimates(effects),
+            *_money_warnings(scenario, answer, money),
+        ),
     )
 
 
@@ -387,27 +421,102 @@ class _Effect:
         return math.inf if not self.fits else max(abs(end) for ends in self.moves.values() for end in ends)
 
 
-def _effects(scenario: Scenario, answer: Prediction) -> list[_Effect]:
-    """Return the estimates that move the answer, the strongest first."""
-    found = []
+#: Where the numbers stand that power and money alone depend on.
+_MONEY_ROOTS = ("economics.", "system.price.", "system.power.", "system.power_shape.", "system.carbon.", "system.die.")
+
+
+def _estimated(scenario: Scenario, money: bool) -> Iterator[tuple[str, str, Provenance]]:
+    """Give path, text and origin of every estimate, of those that move money or of those that move times."""
     for path, unit, value in quantities(scenario):
         origin = provenance_of(scenario, path)
-        if origin.kind != "estimate" or origin.low != origin.low:
-            continue
+        if origin.kind == "estimate" and origin.low == origin.low and path.startswith(_MONEY_ROOTS) == money:
+            span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
+            yield path, f"estimate {path} = {show(float(value), unit, 3)} ({span})", origin
+
+
+def _moves(middle: Mapping[str, Any], ends: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Return the logarithms of the factors by which two ends differ from the middle."""
+    low, high = (
+        {key: math.log(float(end[key]) / float(middle[key])) for key in end if float(middle[key]) > 0} for end in ends
+    )
+    return {key: (low[key], high[key]) for key in low}
+
+
+def _effects(scenario: Scenario, answer: Prediction) -> list[_Effect]:
+    """Return the estimates that move the times, the strongest first."""
+    found = []
+    for path, text, origin in _estimated(scenario, money=False):
         ends = [evaluate(put(scenario, path, bound), _TIMES) for bound in (origin.low, origin.high)]
-        moves = {
-            key: (
-                math.log(float(ends[0].metrics[key]) / float(answer.metrics[key])),
-                math.log(float(ends[1].metrics[key]) / float(answer.metrics[key])),
-            )
-            for key in _TIMES
-        }
-        span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
-        text = f"estimate {path} = {show(float(value), unit, 3)} ({span})"
+        moves = _moves(answer.metrics, [end.metrics for end in ends])
         effect = _Effect(path, text, moves, all(bool(end.fits) for end in ends))
         if effect.strength >= 0.01:
             found.append(effect)
     return sorted(found, key=lambda effect: effect.strength, reverse=True)
+
+
+def _money_effects(scenario: Scenario, answer: Prediction, steady: Steady) -> list[_Effect]:
+    """Return the estimates that move power and cost, the strongest first; the steady state stays as it is."""
+    found = []
+    for path, text, origin in _estimated(scenario, money=True):
+        ends = [_metrics(put(scenario, path, bound), steady, MONEY) for bound in (origin.low, origin.high)]
+        effect = _Effect(path, text, _moves(answer.metrics, ends), True)
+        if effect.moves and effect.strength >= 0.01:
+            found.append(effect)
+    return sorted(found, key=lambda effect: effect.strength, reverse=True)
+
+
+def _money_band(
+    answer: Prediction, band: Mapping[str, Mapping[str, float]], effects: list[_Effect]
+) -> dict[str, dict[str, float]]:
+    """Return the 80 % band of power and cost: the estimates, and for what is a token's the band of the rate."""
+    rate = answer.metrics["output_tokens_per_s"]
+    slower, faster = (abs(math.log(band["output_tokens_per_s"][end] / float(rate))) for end in ("low", "high"))
+    found = {}
+    for key in MONEY:
+        value = float(answer.metrics[key])
+        if not value > 0:
+            continue
+        of_rate = (0.0, 0.0) if key == "power_w" else (faster, slower)
+        moved = [effect.moves[key] for effect in effects if key in effect.moves]
+        down = math.hypot(of_rate[0], *(min(0.0, *ends) for ends in moved))
+        up = math.hypot(of_rate[1], *(max(0.0, *ends) for ends in moved))
+        found[key] = {"low": value * math.exp(-down), "high": value * math.exp(up)}
+    return found
+
+
+def _money_warnings(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> list[str]:
+    """Return what power and cost rest on."""
+    if answer.reason or not answer.fits:
+        return []
+    system = scenario.system
+    found = []
+    if isinstance(system.power_shape, MeanPower):
+        found.append(
+            "power is a mean share of the system's nameplate, whatever the load: nobody has published its shape"
+        )
+    elif system.chip != "b200":
+        found.append(f"power follows the work as kernels of B200 do, scaled by the TDP: uncalibrated for {system.chip}")
+    needed = {
+        "system.power.chip_tdp": system.power.chip_tdp,
+        "system.power.system_per_chip": system.power.system_per_chip,
+    }
+    if isinstance(system.power_shape, MeanPower):
+        needed.pop("system.power.chip_tdp")
+    price = system.price
+    rented = scenario.economics is not None and scenario.economics.ownership == "rented"
+    needed |= {"system.price.rent_per_chip": price.rent_per_chip} if rented else {"system.price.system": price.system}
+    missing = [path for path, value in needed.items() if value != value]
+    if missing:
+        found.append(f"no cost, for want of {' and '.join(missing)}: not published, so give it with --set")
+    key = "usd_per_mtok_blended"
+    strongest = sorted((e for e in effects if key in e.moves), key=lambda e: max(map(abs, e.moves[key])), reverse=True)
+    if strongest:
+        words = [
+            f"{effect.path} {math.expm1(effect.moves[key][0]):+.0%} to {math.expm1(effect.moves[key][1]):+.0%}"
+            for effect in strongest[:3]
+        ]
+        found.append(f"{len(strongest)} estimates move $/Mtok, most of all {', '.join(words)}")
+    return found
 
 
 def _estimates(effects: list[_Effect]) -> list[str]:

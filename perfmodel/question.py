@@ -26,7 +26,7 @@ from perfmodel.specs.types import (
     Speculation,
     System,
 )
-from perfmodel.specs.units import parse
+from perfmodel.specs.units import parse, show
 
 
 @dataclass(frozen=True)
@@ -396,7 +396,7 @@ def resolve(
     else:
         system, warnings = replace(catalog.load_bare_system(system_name), efficiency=efficiency), []
         engine = options.engine or system.default_engine
-        system = catalog.with_engine(system, engine)
+        system = catalog.with_power(catalog.with_engine(system, engine))
     if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
@@ -436,7 +436,7 @@ def resolve(
     )
     speculation, more, notes = speculation_of(options, architecture, system, precision)
     assumed, warnings = [*assumed, *more], [*warnings, *notes]
-    scenario = Scenario(system, architecture, base, traffic, speculation)
+    scenario = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics())
     for change in changes:
         if not change.lstrip().startswith("deployment."):
             scenario = assign(scenario, change)
@@ -449,7 +449,20 @@ def resolve(
             scenario = assign(scenario, change)
     check_plan(scenario.model, scenario.system, scenario.deployment)
     assumed += _check_draft(scenario)
+    assumed.append(_money(scenario))
     return replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
+
+
+def _money(scenario: Scenario) -> str:
+    """Return what the cost of a token assumes, in one line."""
+    economics = scenario.economics
+    assert economics is not None
+    busy = f"money: {economics.ownership}, busy {float(economics.utilisation):.0%} of the day"
+    if economics.ownership == "rented":
+        return busy
+    years, rate = show(float(economics.life) / 31_536_000, "1", 3), f"{float(economics.cost_of_capital):.0%}"
+    price, pue = show(float(economics.electricity), "USD/J", 3), f"{float(economics.pue):g}"
+    return f"{busy}, {years} years at {rate}, {price}, PUE {pue}"
 
 
 def _deployment(scenario: Scenario, options: Options) -> tuple[Deployment, str]:

@@ -12,6 +12,7 @@ from perfmodel.equations import (
     speculative,
     tco,
     transformer,
+    yield_cost,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "speculative",
     "tco",
     "transformer",
+    "yield_cost",
 ]

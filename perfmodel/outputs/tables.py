@@ -26,6 +26,26 @@ _ROWS = (
 
 _NAN = float("nan")
 
+#: Rows of power and cost, the blended price last: its band stands below it.
+_MONEY_ROWS = (
+    ("power", "power_w"),
+    ("J/output token", "joules_per_output_token"),
+    ("$/Mtok input", "usd_per_mtok_input"),
+    ("$/Mtok output", "usd_per_mtok_output"),
+    ("$/Mtok blended", "usd_per_mtok_blended"),
+)
+
+
+def _money(value: float, key: str) -> str:
+    if value != value:
+        return "-"
+    return show(value, "W", 3) if key == "power_w" else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _money_span(answer: Prediction) -> str:
+    ends = answer.band.get("usd_per_mtok_blended")
+    return f"{_money(ends['low'], '')}-{_money(ends['high'], '')}" if ends else "-"
+
 
 def _figure(value: float, unit: str) -> str:
     if value != value:
@@ -97,6 +117,11 @@ def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
         if key in ("ttft_s", "tpot_s"):
             rows.append(("  80 % band", [_span(answer.band.get(key), unit) for answer in answers]))
     rows += [(key.upper(), [_percent(float(answer.metrics[key])) for answer in answers]) for key in ("mfu", "mbu")]
+    rows.append(("", []))
+    for label, key in _MONEY_ROWS:
+        rows.append((label, [_money(float(answer.metrics[key]), key) for answer in answers]))
+    rows.append(("  80 % band", [_money_span(answer) for answer in answers]))
+    rows.append(("", []))
     rows.append(("requests that fit", [f"{float(answer.max_concurrency):,.0f}" for answer in answers]))
     for phase, title in (("prefill", "TTFT goes to"), ("decode", "TPOT goes to")):
         rows.append(("", []))

@@ -44,6 +44,8 @@ class Steady:
         One prefill, and what one token of every running request takes.
     decoding : Decoding
         How the tokens come about.
+    occupancy : Any
+        Time that one prefill takes from decoding [s].
     ttft_median : Any
         Time to first token of a request that is not in a burst [s].
     front : Any
@@ -63,6 +65,7 @@ class Steady:
     running: Any
     prefill: Step
     decode: Step
+    occupancy: Any
     waits: Mapping[str, Any]
     ttft_median: Any
     front: Any
@@ -174,6 +177,7 @@ def steady_state(scenario: Scenario) -> Steady:
         running=running,
         prefill=first,
         decode=step,
+        occupancy=occupancy,
         waits={"prefill": wait + admission, "decode": tpot - step.time},
         front=front.request,
         prompt=prompt,

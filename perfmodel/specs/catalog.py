@@ -18,7 +18,16 @@ from typing import Any, cast
 
 from perfmodel.errors import UserError
 from perfmodel.specs import files, rules
-from perfmodel.specs.types import EFFICIENCY_OF_KIND, Engine, Model, Provenance, System, Traffic
+from perfmodel.specs.types import (
+    EFFICIENCY_OF_KIND,
+    POWER_OF_KIND,
+    Economics,
+    Engine,
+    Model,
+    Provenance,
+    System,
+    Traffic,
+)
 
 #: Kind of spec: (folder, dataclass).
 FOLDERS: dict[str, tuple[str, type[Any]]] = {
@@ -29,6 +38,8 @@ FOLDERS: dict[str, tuple[str, type[Any]]] = {
 INDEX = "index.json"
 CALIBRATION = "hardware_specs/calibration"
 ENGINE_FOLDER = "hardware_specs/engines"
+POWER_FOLDER = "hardware_specs/power"
+ECONOMICS = "economics.yaml"
 SOURCES = "hardware_specs/sources.yaml"
 
 
@@ -51,7 +62,7 @@ def roots() -> list[Path]:
 
 
 def _spec_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", "economics.yaml"))
+    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", ECONOMICS))
 
 
 def _names(path: Path) -> list[str]:
@@ -259,7 +270,7 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     chosen = engine or system.default_engine
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen)
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
-    return with_engine(system, chosen), chosen, warnings
+    return with_power(with_engine(system, chosen)), chosen, warnings
 
 
 def with_engine(system: System, engine: str) -> System:
@@ -269,6 +280,20 @@ def with_engine(system: System, engine: str) -> System:
         return system
     budget, origin = _load(path, Engine, "engine")
     return replace(system, engine=budget, provenance={**system.provenance, **origin})
+
+
+def with_power(system: System) -> System:
+    """Return a system with the way in which the power of its kind follows the work."""
+    shape, origin = _load(bundled() / POWER_FOLDER / f"{system.kind}.yaml", POWER_OF_KIND[system.kind], "power_shape")
+    return replace(system, power_shape=shape, provenance={**system.provenance, **origin})
+
+
+def load_economics() -> Economics:
+    """Load what money, power and people cost: the user's ``hardware_specs/economics.yaml``, else the bundled one."""
+    roots = [*_user_roots(), bundled()]
+    path = next(path for root in roots if (path := root / FOLDERS["system"][0] / ECONOMICS).is_file())
+    economics, provenance = _load(path, Economics)
+    return replace(cast(Economics, economics), provenance=provenance)
 
 
 def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:
@@ -313,6 +338,8 @@ def generated() -> dict[Path, str]:
     for kind, (folder, dataclass) in FOLDERS.items():
         root = bundled() / folder
         checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, dataclass)}
+        if kind == "system" and not problems(root / ECONOMICS, Economics):
+            checked[ECONOMICS] = _checksum(root / ECONOMICS)
         made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"
         form = schema.file_schema(dataclass).model_json_schema()
         made[root / f"{kind}.schema.json"] = json.dumps(form, indent=1) + "\n"
@@ -321,6 +348,9 @@ def generated() -> dict[Path, str]:
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     root = bundled() / ENGINE_FOLDER
     checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, Engine)}
+    made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
+    root = bundled() / POWER_FOLDER
+    checked = {p.name: _checksum(p) for p in _spec_files(root) if not problems(p, POWER_OF_KIND[p.stem])}
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     return made
 

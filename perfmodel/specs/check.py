@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import Engine, Model, System, Traffic
+from perfmodel.specs.types import POWER_OF_KIND, Economics, Engine, Model, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -20,6 +20,10 @@ def _dataclass(path: Path) -> type[Any]:
         return catalog.efficiency_class(path)
     if "block_tokens" in raw:
         return Engine
+    if "cost_of_capital" in raw or raw.get("extends") == "economics":
+        return Economics
+    if path.parent.name == "power":
+        return POWER_OF_KIND[path.stem]
     if "layers" in raw:
         return Model
     if "prompt" in raw:
@@ -33,8 +37,9 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
         chosen = [Path(path) for path in paths]
     else:
         chosen = [path for kind in catalog.FOLDERS for _, _, path in catalog.entries(kind)]
-        for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER):
+        for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER):
             chosen += sorted((catalog.bundled() / folder).glob("*.yaml"))
+        chosen.append(catalog.bundled() / catalog.FOLDERS["system"][0] / catalog.ECONOMICS)
     problems: list[str] = []
     for path in chosen:
         try:

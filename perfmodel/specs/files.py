@@ -18,7 +18,7 @@ from perfmodel.numerics import NAN, Number
 from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import parse
 
-RESERVED = frozenset({"provenance", "efficiency", "engine"})
+RESERVED = frozenset({"provenance", "efficiency", "engine", "power_shape"})
 _QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
 
 
@@ -157,6 +157,8 @@ def _build(
             elif unit_of(hints(kind)[entry.name]) and entry.default is not MISSING:
                 note = "not given" if entry.default != entry.default else "default"
                 provenance[below] = Provenance("", "unpublished" if note == "not given" else "derived", "", note)
+            elif entry.default_factory is not MISSING and is_dataclass(hints(kind)[entry.name]):
+                values[entry.name] = _build(hints(kind)[entry.name], {}, origin, below, provenance)
         return kind(**values)
     inner, arguments = get_origin(annotation), get_args(annotation)
     if getattr(inner, "__name__", "") == "Mapping":

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from perfmodel.errors import UserError
 from perfmodel.specs.files import hints, unit_of
-from perfmodel.specs.types import Provenance, Scenario
+from perfmodel.specs.types import OWNERSHIPS, Provenance, Scenario
 from perfmodel.specs.units import change
 
-ROOTS = ("system", "model", "traffic", "deployment", "speculation")
+ROOTS = ("system", "model", "traffic", "deployment", "speculation", "economics")
 _SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
 
 
@@ -73,7 +73,7 @@ def _suggestion(scenario: Scenario, path: str) -> str:
     return (
         f"did you mean {' or '.join(close)}?"
         if close
-        else "paths start with system, model, traffic, deployment or speculation"
+        else "paths start with system, model, traffic, deployment, speculation or economics"
     )
 
 
@@ -132,6 +132,8 @@ def assign(scenario: Scenario, text: str) -> Scenario:
             raise UserError(f"--set {text}: expected true or false")
         return put_given(scenario, where, word == "true")
     if isinstance(old, str):
+        if where == "economics.ownership" and word not in OWNERSHIPS:
+            raise UserError(f"--set {text}: expected one of {', '.join(OWNERSHIPS)}")
         return put_given(scenario, where, word)
     if is_dataclass(old) or isinstance(old, Mapping | tuple):
         raise UserError(f"--set {text}: '{where}' is a group; name one of its numbers")
@@ -165,8 +167,13 @@ def in_range(text: str, where: str, value: float) -> None:
         raise UserError(f"--set {text}: must be a whole number of at least 1")
     if where.startswith("speculation.a") and value > 1:
         raise UserError(f"--set {text}: a share of drafted tokens is at most 1")
-    if "utilisation" in name and value > 1:
-        raise UserError(f"--set {text}: a share of the memory is at most 1")
+    if ("utilisation" in name or name in ("residual", "provisioned", "cap")) and value > 1:
+        of = "the memory" if where.startswith("system.e") else "the whole"
+        raise UserError(f"--set {text}: a share of {of} is at most 1")
+    if where == "economics.pue" and value < 1:
+        raise UserError(f"--set {text}: a PUE is at least 1")
+    if value == 0 and where in ("economics.life", "economics.building_life", "economics.utilisation"):
+        raise UserError(f"--set {text}: must be more than 0")
     if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_")) and value > 1:
         raise UserError(f"--set {text}: an efficiency is a share of at most 1")
     divides = ("bandwidth", "rates", "visible", "prompt", "output", "concurrency", "gemm_", "attention_", "exponent")

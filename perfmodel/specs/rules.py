@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from perfmodel.specs.types import EFFICIENCY_OF_KIND, ENGINES, PRECISIONS, TENSOR_CLASSES, Model, System
+from perfmodel.specs.types import (
+    EFFICIENCY_OF_KIND,
+    ENGINES,
+    OWNERSHIPS,
+    PRECISIONS,
+    TENSOR_CLASSES,
+    Economics,
+    Model,
+    System,
+)
 
 _MEMORY_OF_KIND = {"kernels": "hbm", "dataflow": "hbm", "sram_pipeline": "sram"}
 
@@ -80,9 +89,26 @@ def _layers(model: Model) -> Iterator[tuple[str, str]]:
             yield f"layers.{index}.moe.top_k", f"more than the {run.moe.experts:g} experts"
 
 
+def _ownership(economics: Economics) -> Iterator[tuple[str, str]]:
+    if economics.ownership not in OWNERSHIPS:
+        yield "ownership", f"unknown '{economics.ownership}', expected one of {', '.join(OWNERSHIPS)}"
+
+
+def _money(economics: Economics) -> Iterator[tuple[str, str]]:
+    if float(economics.pue) < 1:
+        yield "pue", "a PUE is power at the utility over that of the machines, so at least 1"
+    for name in ("life", "building_life", "utilisation"):
+        if float(getattr(economics, name)) <= 0:
+            yield name, "must be more than 0"
+    for name in ("utilisation", "residual", "provisioned"):
+        if float(getattr(economics, name)) > 1:
+            yield name, "a share is at most 1"
+
+
 _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] = {
     System: (_known_kind, _memory_of_its_kind, _plans, _rates, _quantised, _engine),
     Model: (_precision, _layers),
+    Economics: (_ownership, _money),
 }
 
 

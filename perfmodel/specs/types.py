@@ -39,6 +39,16 @@ Share = Annotated[Number, "1"]
 Watts = Annotated[Number, "W"]
 Dollars = Annotated[Number, "USD"]
 SquareMillimetres = Annotated[Number, "mm2"]
+#: Power at the utility: cooling, network and losses are in it, so no PUE is put on top.
+AllInWatts = Annotated[Number, "W all-in"]
+DollarsASecond = Annotated[Number, "USD/s"]
+DollarsAJoule = Annotated[Number, "USD/J"]
+DollarsAWattMonth = Annotated[Number, "USD/W-month"]
+DollarsAWatt = Annotated[Number, "USD/W"]
+DollarsAByte = Annotated[Number, "USD/B"]
+Kilograms = Annotated[Number, "kg"]
+KilogramsAJoule = Annotated[Number, "kg/J"]
+PerSquareMillimetre = Annotated[Number, "1/mm2"]
 
 #: A value that nobody has published; its reason is in the provenance.
 UNPUBLISHED: Any = NAN
@@ -273,17 +283,30 @@ class Die:
 
 @dataclass(frozen=True)
 class Power:
-    """Nameplate power."""
+    """Nameplate power, of a chip and of a chip with its share of the node; ``cap`` is a limit as a share of the TDP.
+
+    ``all_in_per_chip`` is a figure at the utility, which no PUE multiplies.
+    """
 
     chip_tdp: Watts = UNPUBLISHED
     system_per_chip: Watts = UNPUBLISHED
+    cap: Share = 1.0
+    all_in_per_chip: AllInWatts = UNPUBLISHED
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a system costs to buy."""
+    """What a system of ``chips_per_node`` chips costs to buy, and one chip of it to rent."""
 
     system: Dollars = UNPUBLISHED
+    rent_per_chip: DollarsASecond = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Carbon:
+    """What making a chip with its share of the node has emitted."""
+
+    embodied_per_chip: Kilograms = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -427,6 +450,37 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class CausePower:
+    """Power of a chip while each cause takes its time, in shares of its TDP; it waits for the host idle.
+
+    ``rest`` is the share of the node's nameplate beyond its chips that host, links, fans and losses draw.
+    """
+
+    idle: Share
+    overhead: Share
+    memory: Share
+    compute: Share
+    collective: Share
+    rest: Share
+
+
+@dataclass(frozen=True)
+class MeanPower:
+    """Mean power as a share of the system's power over chips, where nothing tells how it depends on the work."""
+
+    mean: Share
+
+
+PowerShape = CausePower | MeanPower
+
+POWER_OF_KIND: dict[str, type[Any]] = {
+    "kernels": CausePower,
+    "dataflow": MeanPower,
+    "sram_pipeline": MeanPower,
+}
+
+
+@dataclass(frozen=True)
 class System:
     """A machine that can be bought, with the parts that the models need."""
 
@@ -448,8 +502,10 @@ class System:
     default_engine: str
     quantised: str = "linear"
     tile: Count = 1.0
+    carbon: Carbon = field(default_factory=Carbon)
     efficiency: Efficiency | None = None
     engine: Engine | None = None
+    power_shape: PowerShape | None = None
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
@@ -466,6 +522,51 @@ class Deployment:
     pp: Count = 1.0
     ep: Count = 1.0
     dp: Count = 1.0
+
+
+# --- money -------------------------------------------------------------------------------------------------------
+
+OWNERSHIPS = ("colocated", "owned", "rented")
+
+
+@dataclass(frozen=True)
+class Economics:
+    """What a machine costs beyond its price: money, power, building and people.
+
+    ``ownership`` is ``colocated`` (own machines in rented space), ``owned`` (building too) or ``rented`` (chips by the
+    hour).  Shares ``a year`` are of the price of the machine with network and storage.
+
+    Attributes
+    ----------
+    utilisation : Number
+        Share of the day's capacity that serves tokens.
+    network, storage, spares : Number
+        On top of the machine's price, as shares of it.
+    maintenance, staff : Number
+        A year, as shares of the price.
+    provisioned : Number
+        Power that is rented or built for, as a share of the nameplate.
+    """
+
+    name: str
+    ownership: str
+    electricity: DollarsAJoule
+    pue: Count
+    provisioned: Share
+    colocation: DollarsAWattMonth
+    building: DollarsAWatt
+    building_life: Seconds
+    network: Share
+    storage: Share
+    spares: Share
+    maintenance: Share
+    staff: Share
+    cost_of_capital: Share
+    life: Seconds
+    residual: Share
+    utilisation: Share
+    grid_carbon: KilogramsAJoule
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -510,12 +611,13 @@ class Speculation:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One question: a model on a system, laid out by a deployment, under a traffic, with or without speculation."""
+    """One question: a model on a system, laid out, under a traffic, with or without speculation, paid for in a way."""
 
     system: System
     model: Model
     deployment: Deployment
     traffic: Traffic
     speculation: Speculation | None = None
+    economics: Economics | None = None
     assumed: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)

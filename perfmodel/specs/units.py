@@ -42,6 +42,10 @@ _BASE = {
     "OP": ("FLOP", 1.0, True),
     "W": ("W", 1.0, True),
     "J": ("J", 1.0, True),
+    "Wh": ("J", 3600.0, True),
+    # Rented power and energy have one dimension but are not one thing: neither is taken for the other.
+    "W-month": ("W-month", 1.0, True),
+    "g": ("kg", 1e-3, True),
     "Hz": ("1/s", 1.0, True),
     "USD": ("USD", 1.0, True),
     "token": ("1", 1.0, True),
@@ -52,12 +56,15 @@ _BASE = {
     "day": ("s", 86400.0, False),
     "year": ("s", 31536000.0, False),
     "mm2": ("mm2", 1.0, False),
+    "cm2": ("mm2", 100.0, False),
     "%": ("1", 0.01, False),
     "1": ("1", 1.0, False),
 }
 
 # A comma only separates thousands: 3,35 would else be read as 335.
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d|,)|\d+(?:_\d+)*)"
+#: Power that holds cooling, network and losses already; to multiply it by a PUE again would count them twice.
+ALL_IN = " all-in"
 _QUANTITY = re.compile(rf"^\s*([+-]?(?:{_DIGITS}\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d,])\s*(.*?)\s*$")
 _RELATIVE = re.compile(r"^\s*([+-])\s*(\d+\.?\d*)\s*%\s*$")
 _FACTOR = re.compile(r"^\s*[x×]\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*$")
@@ -77,6 +84,9 @@ def unit_factor(text: str) -> tuple[str, float] | None:
     """Return the inside unit and the factor of a written one, or None where it is unknown."""
     if text in ("", "1"):
         return "1", 1.0
+    if text.endswith(ALL_IN):
+        bare = unit_factor(text.removesuffix(ALL_IN))
+        return (bare[0] + ALL_IN, bare[1]) if bare and bare[0] == "W" else None
     for rate in ("FLOPS", "FLOPs", "OPS", "OPs"):
         if text.endswith(rate) and text.removesuffix(rate) in _PREFIX:
             return "FLOP/s", _PREFIX[text.removesuffix(rate)]
@@ -104,6 +114,15 @@ def examples(unit: str) -> str:
         "W": "'700 W'",
         "USD": "'515 kUSD'",
         "mm2": "'814 mm2'",
+        "W all-in": "'1.73 kW all-in' (at the utility: cooling, network and losses are in it)",
+        "USD/J": "'0.08 USD/kWh'",
+        "USD/W-month": "'150 USD/kW-month'",
+        "USD/W": "'11 USD/W'",
+        "USD/B": "'15 USD/GB'",
+        "USD/s": "'2.9 USD/h'",
+        "kg": "'164 kg'",
+        "kg/J": "'370 g/kWh'",
+        "1/mm2": "'0.11 1/cm2'",
     }.get(unit, "a plain number")
 
 
@@ -138,7 +157,7 @@ def parse(text: str | int | float, unit: str) -> float:
         value, written = float(match[1].replace("_", "").replace(",", "")), match[2]
     if not math.isfinite(value):
         raise UserError(f"'{text}' is not finite; write {examples(unit)}")
-    if written == "":
+    if written == "" and not unit.endswith(ALL_IN):
         return value
     found = unit_factor(written)
     if found is None:
@@ -171,10 +190,26 @@ _SHOWN = (
 )
 
 
+#: Units that are read in another one than the inside one.
+_SHOWN_AS = {
+    "USD/J": (3.6e6, "USD/kWh"),
+    "USD/W-month": (1e3, "USD/kW-month"),
+    "USD/B": (1e9, "USD/GB"),
+    "USD/s": (3600.0, "USD/h"),
+    "USD/W": (1.0, "USD/W"),
+    "kg": (1.0, "kg"),
+    "kg/J": (3.6e9, "g/kWh"),
+    "1/mm2": (100.0, "1/cm2"),
+}
+
+
 def show(value: float, unit: str, digits: int = 4) -> str:
     """Return a quantity as text with a fitting prefix."""
     if value != value:
         return "not published"
+    if unit in _SHOWN_AS:
+        factor, name = _SHOWN_AS[unit]
+        return f"{value * factor:.{digits}g} {name}"
     if unit == "1" and abs(value) >= 1000 and value == int(value):
         return f"{value:,.0f}"
     if unit in ("1", "mm2", "1/s") or value == 0.0:

@@ -23,7 +23,7 @@ from perfmodel.equations import roofline
 from perfmodel.machines.kernels import ATTENTION_BLOCK, all_reduce_time
 from perfmodel.specs import catalog, files
 from perfmodel.specs.types import AllReduce, KernelsEfficiency
-from perfmodel.studies import dataflow_fit, serving_fit
+from perfmodel.studies import dataflow_fit, power_fit, serving_fit
 
 Array = NDArray[np.float64]
 
@@ -634,6 +634,7 @@ def calibrate(target: Path | None = None) -> list[Path]:
         partial.replace(path)
         written.append(path)
     if target is None:
+        written.append(power_fit.write())
         catalog.write_generated()
         scores = json.dumps(left_out_scores(), indent=1)
         (folder / serving_fit.LEFT_OUT).write_text(f"{scores}\n", encoding="utf-8")
