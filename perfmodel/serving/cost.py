@@ -173,8 +173,8 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
 
     Notes
     -----
-    Input and output tokens share the cost as prefill and decoding share the time of the chips; a million of both together
-    costs ``blended``.  The deployment serves for ``economics.utilisation`` of the day and is paid for all
+    Input and output tokens share the cost as prefill and decoding share the time of the chips; a million of both
+    together costs ``blended``.  The deployment serves for ``economics.utilisation`` of the day and is paid for all
     of it.
     """
     economics = scenario.economics

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
-from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
+from perfmodel.prediction import ALL, METRICS, MONEY, Prediction, evaluate
 from perfmodel.question import Options, check_plan, resolve
 from perfmodel.specs.paths import full_path, get, put, unit_at
 from perfmodel.specs.types import Scenario
@@ -200,7 +200,7 @@ class Sweep:
         return pd.concat([pd.DataFrame(block) for block in self.blocks()], ignore_index=True)
 
     def best(self, metric: str = "output_tokens_per_s") -> dict[str, Any]:
-        """Return the row where a metric is best: least for times, most for rates and utilisations.
+        """Return the row where a metric is best: least for times, power and cost, most for rates and utilisations.
 
         Raises
         ------
@@ -209,7 +209,8 @@ class Sweep:
         """
         if metric not in METRICS:
             raise UserError(f"unknown metric '{metric}': expected one of {', '.join(METRICS)}")
-        sign = 1.0 if metric in ("ttft_s", "tpot_s", "request_latency_s") else -1.0
+        least = (*(key for key in METRICS if unit_of(key) == "s"), *MONEY)
+        sign = 1.0 if metric in least else -1.0
         best: tuple[float, dict[str, Any]] | None = None
         for block in self.blocks():
             values = sign * np.where(block["fits"], block[metric], np.nan)
