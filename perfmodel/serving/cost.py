@@ -10,7 +10,7 @@ from perfmodel.equations import power, tco
 from perfmodel.machines.operators import Step
 from perfmodel.numerics import NAN, maximum, only_if
 from perfmodel.serving.steady import Steady, steady_state
-from perfmodel.specs.types import CausePower, Economics, MeanPower, Scenario, SramEfficiency
+from perfmodel.specs.types import CausePower, Economics, MeanPower, Scenario
 from perfmodel.trace import scope
 
 YEAR = 31_536_000.0
@@ -174,8 +174,8 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
     Notes
     -----
     Input and output tokens share the cost as prefill and decoding share the time of the chips; a million of both
-    together costs ``blended``.  The deployment serves for ``economics.utilisation`` of the day and is paid for all
-    of it.
+    together costs ``blended``.  In a pipeline, where both share every beat, all tokens cost the same.  The deployment
+    serves for ``economics.utilisation`` of the day and is paid for all of it.
     """
     economics = scenario.economics
     assert economics is not None
@@ -219,9 +219,8 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
         for other in others:
             per_hour = per_hour + other
         takes: tuple[Any, Any] = drawn.prefill_busy, drawn.decode_busy
-        efficiency = scenario.system.efficiency
-        if isinstance(efficiency, SramEfficiency) and efficiency.beat == "fixed":
-            # A beat lasts as long whatever it carries, so time tells nothing: every token takes one slot of it.
+        if scenario.system.kind == "sram_pipeline":
+            # Prompt and output tokens share every beat, so time tells nothing: each token takes one slot of a beat.
             takes = steady.prompt, steady.output
         share = tco.input_share(prefill_busy=takes[0], decode_busy=takes[1])
         sold = steady.rate * economics.utilisation

@@ -45,7 +45,7 @@ class Steady:
     decoding : Decoding
         How the tokens come about.
     occupancy : Any
-        Time that one prefill takes from decoding [s].
+        Time that one prefill takes from decoding; 0 in a pipeline, where both share every beat [s].
     ttft_median : Any
         Time to first token of a request that is not in a burst [s].
     front : Any
@@ -215,6 +215,7 @@ def _pipelined(scenario: Scenario) -> Steady:
         running=running,
         prefill=loop.prefill,
         decode=loop.decode,
+        occupancy=0.0,
         waits={"prefill": wait, "decode": 0.0},
         front=0.0,
         prompt=prompt,
