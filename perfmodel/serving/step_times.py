@@ -1,0 +1,199 @@
+"""How long the steps of one replica last, at each batch size: what the chain and the simulation both run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from perfmodel.equations import pipeline
+from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end
+from perfmodel.specs.paths import put
+from perfmodel.specs.types import Scenario, SramEfficiency
+
+#: Prompts prefilled in one step for which times are worked out; others are interpolated.
+_GROUPS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+#: Batch sizes up to here are each worked out; larger ones at steps of 2 %.
+_EACH = 256
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Times of one replica [s], tabulated once.
+
+    Attributes
+    ----------
+    batch : ndarray
+        Sequences that decode together, from 0.
+    context : ndarray
+        Tokens in the cache of each.
+    decode : ndarray
+        Time of a decode step by context and batch; 0 where nothing decodes.
+    prompt : ndarray
+        Tokens of a prompt.
+    company : ndarray
+        Prompts prefilled together; on machines whose prefill rides along, requests that decode meanwhile.
+    occupancy, latency, slot : ndarray
+        Time that a prompt takes from decoding, time until its first token, and time until the next prompt can start,
+        by company and prompt.
+    rides : bool
+        Whether prompts ride along with decoding, chunk by chunk, instead of alternating with it.
+    budget : float
+        Prompt tokens of a step where prefill alternates with decoding.
+    front : float
+        Time of the front end for a request.
+    pool : float
+        KV cache of a replica [B].
+    length, held : ndarray
+        Tokens of a request and the cache that it holds [B].
+    cap : float
+        Requests that the engine runs at once, whatever the memory.
+    """
+
+    batch: Any
+    context: Any
+    decode: Any
+    prompt: Any
+    company: Any
+    occupancy: Any
+    latency: Any
+    slot: Any
+    rides: bool
+    budget: float
+    front: float
+    pool: float
+    length: Any
+    held: Any
+    cap: float
+
+    def step(self, batch: Any, context: float) -> Any:
+        """Time of a decode step of so many sequences with so many tokens in each one's cache [s]."""
+        at = _between(self.context, context)
+        column = self.decode[at[0]] * (1 - at[1]) + self.decode[at[0] + 1] * at[1]
+        return np.interp(batch, self.batch, column)
+
+    def prefill(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
+        """Time that prompts take from decoding [s]; tokens of a prefix that is ``cached`` cost nothing."""
+        return self._prompt(self.occupancy, prompt, company, cached)
+
+    def first_token(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
+        """Time from the start of a prefill to its first token [s]."""
+        return self._prompt(self.latency, prompt, company, cached)
+
+    def entry(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
+        """Time from the start of a prefill until the next one can start [s]."""
+        return self._prompt(self.slot, prompt, company, cached)
+
+    def _prompt(self, table: Any, prompt: Any, company: float, cached: float) -> Any:
+        at = _between(self.company, company)
+        row = table[at[0]] * (1 - at[1]) + table[at[0] + 1] * at[1]
+        whole = np.interp(prompt, self.prompt, row)
+        if cached == 0.0:
+            return whole
+        # The last token is always computed, and the least that a pass takes is paid once.
+        tokens = np.asarray(prompt, dtype=float)
+        return np.maximum(row[0], whole - np.interp(tokens * cached, self.prompt, row) + row[0])
+
+    def bytes_of(self, tokens: Any) -> Any:
+        """Cache that a request of so many tokens holds [B]."""
+        return np.interp(tokens, self.length, self.held)
+
+
+def _between(knots: Any, value: float) -> tuple[int, float]:
+    """Return the interval of a value and the share of its upper end, clamped."""
+    if len(knots) == 1:
+        raise ValueError("two knots at least")
+    at = int(np.clip(np.searchsorted(knots, value) - 1, 0, len(knots) - 2))
+    return at, float(np.clip((value - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0))
+
+
+def batch_sizes(cap: float) -> Any:
+    """Return the batch sizes for which steps are worked out, from 0 to the cap."""
+    few = np.arange(0.0, min(cap, _EACH) + 1)
+    if cap <= _EACH:
+        return few
+    more = np.unique(np.round(np.geomspace(_EACH, cap, max(2, int(np.log(cap / _EACH) / 0.02)))))
+    return np.concatenate([few, more[1:]])
+
+
+def sequence_limit(scenario: Scenario) -> float:
+    """Return the sequences that an engine runs at once by default; machines without one have no such limit."""
+    engine = scenario.system.engine
+    return float("inf") if engine is None else (256.0 if engine.name == "vllm" else 2048.0)
+
+
+def step_times(
+    scenario: Scenario, *, longest_prompt: float, longest: float, cap: float | None = None, budget: float | None = None
+) -> StepTimes:
+    """Tabulate the steps of one replica.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        All numbers floats.
+    longest_prompt, longest : float
+        Tokens of the longest prompt and of the longest request.
+    cap : float, optional
+        Requests at once; the engine's own limit where not given.
+    budget : float, optional
+        Prompt tokens of a step; the engine's default where not given.
+
+    Returns
+    -------
+    StepTimes
+    """
+    machine = MACHINES[scenario.system.kind]
+    rides = isinstance(scenario.system.efficiency, SramEfficiency)
+    if rides and budget is not None:
+        scenario = put(scenario, "system.efficiency.token_budget", budget)
+    held = fit(scenario, longest)
+    length = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 48)))
+    bytes_held = np.asarray(request_bytes(scenario, length), dtype=float) * np.ones_like(length)
+    pool = float(held.room)
+    most = max(1.0, pool / float(bytes_held[min(len(length) - 1, 4)]))
+    limit = min(sequence_limit(scenario) if cap is None else cap, most, 65536.0)
+    batch = batch_sizes(max(1.0, np.floor(limit)))
+    context = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 12)))
+    decode = np.zeros((len(context), len(batch)))
+    decode[:, 1:] = machine.decode(scenario, batch[None, 1:], context[:, None]).time
+    front = front_end(scenario)
+    # A front end that sends token by token is a second server: steps cannot outrun it for long.
+    decode = np.maximum(decode, batch[None, :] * float(front.stream))
+    prompt = np.unique(np.round(np.geomspace(1.0, max(2.0, longest_prompt), 40)))
+    company = np.unique(np.minimum(batch[-1], np.geomspace(1.0, max(2.0, batch[-1]), 12))) if rides else _GROUPS
+    if len(company) == 1:
+        company = np.array([company[0], company[0] + 1])
+    mean_context = float(context[len(context) // 2])
+    running = company[:, None] if rides else 1.0
+    first, occupancy = machine.prefill(scenario, running, mean_context, prompt[None, :], company[:, None])
+    shape = (len(company), len(prompt))
+    latency = np.broadcast_to(np.asarray(first.time, dtype=float), shape)
+    taken = np.broadcast_to(np.asarray(occupancy, dtype=float), shape)
+    slot = taken
+    if rides:
+        efficiency = cast(SramEfficiency, scenario.system.efficiency)
+        stages = float(scenario.deployment.pp)
+        others = np.minimum(pipeline.microbatch_size(running=company, stages=stages), company - 1)
+        chunk = pipeline.chunk_tokens(
+            budget=efficiency.token_budget, decode_tokens=others[:, None], prompt=prompt[None, :]
+        )
+        slot = latency * (1 - pipeline.bubble_fraction(chunks=np.ceil(prompt / chunk), stages=stages))
+    return StepTimes(
+        batch=batch,
+        context=context,
+        decode=decode,
+        prompt=prompt,
+        company=company,
+        occupancy=taken,
+        latency=latency,
+        slot=slot,
+        rides=rides,
+        budget=PREFILL_BUDGET if budget is None else budget,
+        front=float(front.request),
+        pool=pool,
+        length=length,
+        held=bytes_held,
+        cap=limit,
+    )

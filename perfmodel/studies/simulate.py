@@ -1,0 +1,368 @@
+"""Continuous batching token by token, as discrete events: what the closed forms are checked against.
+
+The engine of one replica takes steps.  A step decodes one token of every running sequence; where prefill alternates
+with decoding it also takes in waiting prompts up to the token budget, long ones in chunks.  Requests are admitted in
+order, while the engine's cap and the KV cache have room for them at full length.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import UserError
+from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.step_times import StepTimes
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests in the order of their arrival: times [s] and tokens."""
+
+    arrival: Any
+    prompt: Any
+    output: Any
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What each request met [s], in the order of arrival; NaN where it was refused or did not end.
+
+    Attributes
+    ----------
+    wait, ttft, tpot, latency : ndarray
+        Time until admission, time to first token, time per output token after it, time until the last token.
+    running : float
+        Requests in the replica, averaged over time.
+    busy : float
+        Share of time with a step under way.
+    refused : int
+        Requests that no pool can hold.
+    span : float
+        Time from the first arrival to the last token.
+    """
+
+    wait: Any
+    ttft: Any
+    tpot: Any
+    latency: Any
+    running: float
+    busy: float
+    refused: int
+    span: float
+
+    def after(self, warm_up: float) -> Simulated:
+        """Return what requests met beyond a first share of them."""
+        skip = int(len(self.ttft) * warm_up)
+        parts = {name: getattr(self, name)[skip:] for name in ("wait", "ttft", "tpot", "latency")}
+        return Simulated(**parts, running=self.running, busy=self.busy, refused=self.refused, span=self.span)
+
+
+def arrivals(rate: float, scv: float, count: int, generator: Any) -> Any:
+    """Draw arrival times of a renewal process with gamma gaps [s].
+
+    Parameters
+    ----------
+    rate : float
+        Arrivals [1/s].
+    scv : float
+        Squared coefficient of variation of the gaps; 0 for equal ones.
+    count : int
+    generator : numpy.random.Generator
+    """
+    if scv == 0.0:
+        return np.arange(count) / rate
+    return np.cumsum(generator.gamma(1 / scv, scv / rate, size=count))
+
+
+def drawn(rate: float, scv: float, lengths: Lengths, count: int, seed: int) -> Load:
+    """Draw a load of renewal arrivals and independent lengths."""
+    generator = np.random.default_rng(seed)
+    prompt, output = lengths.draw(generator, count)
+    return Load(arrivals(rate, scv, count, generator), prompt, output)
+
+
+class _Engine:
+    """One replica as a SimPy process."""
+
+    def __init__(self, env: Any, times: StepTimes, cached: float, load: Load, ended: Callable[[int], None]) -> None:
+        self.env, self.times, self.cached, self.load, self.ended = env, times, cached, load, ended
+        count = len(load)
+        self.prompt = np.maximum(1.0, np.round(load.prompt)).tolist()
+        self.output = np.maximum(1.0, np.round(load.output)).astype(int).tolist()
+        self.bytes = np.asarray(times.bytes_of(np.asarray(self.prompt) + np.asarray(self.output))).tolist()
+        self.context_knots = times.context.tolist()
+        whole = np.arange(int(times.batch[-1]) + 1)
+        self.rows = [np.interp(whole, times.batch, row).tolist() for row in times.decode]
+        self.companies = times.company.tolist()
+        self.took = self._by_company(times.prefill)
+        self.first = self._by_company(times.first_token)
+        self.slot = self._by_company(times.entry)
+        self.queue: deque[int] = deque()
+        self.entering: deque[int] = deque()
+        self.left: dict[int, float] = {}
+        self.joining: list[tuple[float, int]] = []
+        self.ending: dict[int, list[int]] = {}
+        self.ends: list[int] = []
+        self.pool, self.inside, self.decoding, self.context, self.steps = times.pool, 0, 0, 0.0, 0
+        self.wake: Any = None
+        self.door: Any = None
+        self.refused = 0
+        self.area = self.worked = 0.0
+        self.slowed_until = 0.0
+        self.slow = 1.0
+        nan = [float("nan")] * count
+        self.arrived, self.admitted, self.started, self.finished = list(nan), list(nan), list(nan), list(nan)
+
+    def _by_company(self, form: Callable[..., Any]) -> list[list[float]]:
+        return [np.asarray(form(self.prompt, company, self.cached)).tolist() for company in self.companies]
+
+    def _of(self, table: list[list[float]], request: int, company: float) -> float:
+        knots = self.companies
+        at = min(max(bisect_right(knots, company) - 1, 0), len(knots) - 2)
+        share = min(max((company - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
+        return table[at][request] * (1 - share) + table[at + 1][request] * share
+
+    def _decode(self) -> float:
+        if self.decoding == 0:
+            return 0.0
+        knots, mean = self.context_knots, self.context / self.decoding
+        at = min(max(bisect_right(knots, mean) - 1, 0), len(knots) - 2)
+        share = min(max((mean - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
+        return self.rows[at][self.decoding] * (1 - share) + self.rows[at + 1][self.decoding] * share
+
+    def arrive(self, request: int) -> None:
+        self.arrived[request] = self.env.now
+        if self.bytes[request] > self.times.pool:
+            self.refused += 1
+            self.ended(request)
+            return
+        self.queue.append(request)
+        self._ring()
+
+    def _admit(self) -> None:
+        while self.queue and self.inside < self.times.cap and self.bytes[self.queue[0]] <= self.pool:
+            request = self.queue.popleft()
+            self.pool -= self.bytes[request]
+            self.inside += 1
+            self.admitted[request] = self.env.now
+            self.left[request] = max(1.0, self.prompt[request] * (1 - self.cached))
+            self.entering.append(request)
+
+    def _take_in(self) -> tuple[float, list[int]]:
+        """Return the time of the prompts of this step and those that are through."""
+        room, through, parts = self.times.budget, [], []
+        while self.entering and room > 0:
+            request = self.entering[0]
+            tokens = min(room, self.left[request])
+            parts.append((request, tokens / max(1.0, self.prompt[request] * (1 - self.cached))))
+            room -= tokens
+            self.left[request] -= tokens
+            if self.left[request] > 0:
+                break
+            through.append(self.entering.popleft())
+        company = float(len(parts))
+        return sum(share * self._of(self.took, request, company) for request, share in parts), through
+
+    def _join(self, request: int, at: float) -> None:
+        self.started[request] = at
+        if self.output[request] == 1:
+            self._leave(request, at)
+        else:
+            self.joining.append((at, request))
+
+    def _leave(self, request: int, at: float) -> None:
+        self.finished[request] = at
+        self.inside -= 1
+        self.pool += self.bytes[request]
+        self.ended(request)
+
+    def _decode_begins(self) -> None:
+        still = []
+        for ready, request in self.joining:
+            if ready > self.env.now:
+                still.append((ready, request))
+                continue
+            self.decoding += 1
+            self.context += self.prompt[request]
+            end = self.steps + self.output[request] - 1
+            if end not in self.ending:
+                self.ending[end] = []
+                heappush(self.ends, end)
+            self.ending[end].append(request)
+        self.joining = still
+
+    def ride(self) -> Iterator[Any]:
+        """Let prompts ride along with decoding, one after the other, where the machine does that."""
+        while True:
+            self._admit()
+            if not self.entering:
+                self.door = self.env.event()
+                yield self.door
+                continue
+            request = self.entering.popleft()
+            company = float(self.decoding + 1)
+            slot, taken = self._of(self.slot, request, company), self._of(self.took, request, company)
+            self.slowed_until = self.env.now + slot
+            self.slow = 1 / (1 - min(0.9, taken / slot)) if self.decoding else 1.0
+            self._join(request, self.env.now + self._of(self.first, request, company))
+            self._ring()
+            yield self.env.timeout(slot)
+
+    def _ring(self) -> None:
+        """Wake the steps, and the prompts that ride along."""
+        if self.wake is not None:
+            self.wake.succeed()
+            self.wake = None
+        if self.door is not None:
+            self.door.succeed()
+            self.door = None
+
+    def _ahead(self, span: float) -> float:
+        """Take the steps in which nothing but decoding happens, up to the one that something else falls into."""
+        now = self.env.now
+        horizon = min(self.env.peek(), *(at for at, _ in self.joining), float("inf")) - now
+        slow = self.slow if now < self.slowed_until else 1.0
+        while span < horizon and self.steps + 1 < self.ends[0]:
+            self.steps += 1
+            self.context += self.decoding
+            span += self._decode() * slow
+        return span
+
+    def run(self) -> Iterator[Any]:
+        env, times = self.env, self.times
+        while True:
+            self._decode_begins()
+            through: list[int] = []
+            taken = 0.0
+            if not times.rides:
+                self._admit()
+                taken, through = self._take_in()
+            span = self._decode() * (self.slow if env.now < self.slowed_until else 1.0) + taken
+            if span == 0.0:
+                self.wake = env.event()
+                ready = [at for at, _ in self.joining]
+                yield self.wake if not ready else self.wake | env.timeout(max(0.0, min(ready) - env.now))
+                self.wake = None
+                continue
+            if times.rides or not (self.entering or through):
+                span = self._ahead(span)
+            self.area += span * self.inside
+            self.worked += span
+            yield env.timeout(span)
+            if self.decoding:
+                self.steps += 1
+                self.context += self.decoding
+                if self.ends and self.ends[0] == self.steps:
+                    heappop(self.ends)
+                for request in self.ending.pop(self.steps, ()):
+                    self.decoding -= 1
+                    self.context -= self.prompt[request] + self.output[request] - 1
+                    self._leave(request, env.now)
+                self._ring()
+            group = float(max(1, len(through)))
+            for request in through:
+                # A pipeline lets the next prompt in before this one's first token comes out.
+                late = self._of(self.first, request, group) - group * self._of(self.took, request, group)
+                self._join(request, env.now + max(0.0, late))
+
+
+def simulate(
+    times: StepTimes,
+    load: Load,
+    *,
+    cached: float = 0.0,
+    sessions: int | None = None,
+    think: float = 0.0,
+    seed: int = 0,
+    tick: Callable[[int], None] | None = None,
+) -> Simulated:
+    """Run a load through one replica.
+
+    Parameters
+    ----------
+    times : StepTimes
+    load : Load
+        With ``sessions``, only the lengths count: each session sends its next request when the last one ended and it
+        has thought.
+    cached : float
+        Share of each prompt that the prefix cache holds.
+    sessions : int, optional
+        Clients of a closed loop, who all start at once.
+    think : float
+        Mean time between the end of a request and the next one of the same client, exponential [s].
+    seed : int
+        For the think times.
+    tick : callable, optional
+        Called with the number of requests that ended since the last call.
+
+    Returns
+    -------
+    Simulated
+    """
+    try:
+        import simpy
+    except ImportError:
+        raise UserError("simulation needs SimPy: pip install 'perfmodel[simulation]'") from None
+    env = simpy.Environment()
+    over = env.event()
+    count, done, shown = len(load), 0, 0
+    generator = np.random.default_rng(seed)
+    following = iter(range(count))
+
+    def ended(request: int) -> None:
+        nonlocal done, shown
+        done += 1
+        if tick is not None and done - shown >= max(1, count // 200):
+            tick(done - shown)
+            shown = done
+        if done == count:
+            over.succeed()
+        elif sessions is not None:
+            env.process(session())
+
+    def session() -> Iterator[Any]:
+        yield env.timeout(float(generator.exponential(think)) if think else 0.0)
+        request = next(following, None)
+        if request is not None:
+            engine.arrive(request)
+
+    def open_load() -> Iterator[Any]:
+        for request, at in enumerate(np.asarray(load.arrival, dtype=float).tolist()):
+            yield env.timeout(max(0.0, at - env.now))
+            engine.arrive(request)
+
+    engine = _Engine(env, times, cached, load, ended)
+    env.process(engine.run())
+    if times.rides:
+        env.process(engine.ride())
+    if sessions is None:
+        env.process(open_load())
+    else:
+        for _ in range(min(sessions, count)):
+            env.process(session())
+    env.run(until=over)
+    arrived, started, finished = (np.array(part) for part in (engine.arrived, engine.started, engine.finished))
+    steps = np.array(engine.output) - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(steps > 0, (finished - started) / steps, np.nan)
+    span = float(env.now - np.nanmin(arrived))
+    return Simulated(
+        wait=np.array(engine.admitted) - arrived,
+        ttft=started - arrived + times.front,
+        tpot=tpot,
+        latency=finished - arrived + times.front,
+        running=engine.area / span,
+        busy=engine.worked / span,
+        refused=engine.refused,
+        span=span,
+    )
