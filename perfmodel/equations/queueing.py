@@ -8,6 +8,7 @@ from perfmodel.equation import equation
 from perfmodel.numerics import (
     Number,
     erlang_b,
+    exp,
     floor,
     geometric_sum,
     log,
@@ -100,7 +101,9 @@ def exponential_wait(*, servers: Number, load: Number, service: Number) -> Any:
     spare = servers - load
     blocked = erlang_b(servers, load)
     # C / (c - a) with the common factor cancelled, so that nothing is divided by 0 at saturation.
-    return only_if(spare - 1e-12 * servers, service * blocked * servers / (spare + load * blocked) / maximum(1e-300, spare))
+    return only_if(
+        spare - 1e-12 * servers, service * blocked * servers / (spare + load * blocked) / maximum(1e-300, spare)
+    )
 
 
 @equation(symbol=r"W_{M/G/1}", unit="s", source=_PK)
@@ -125,7 +128,9 @@ def single_server_wait(*, utilisation: Number, service: Number, service_scv: Num
     return only_if(spare - 1e-12, utilisation * service * (1 + service_scv) / 2 / maximum(1e-300, spare))
 
 
-@equation(symbol=r"W_{G/G/c}", unit="s", source="Allen 1978 and Cunneen, in Probability, Statistics and Queueing Theory")
+@equation(
+    symbol=r"W_{G/G/c}", unit="s", source="Allen 1978 and Cunneen, in Probability, Statistics and Queueing Theory"
+)
 def allen_cunneen_wait(*, wait: Number, arrival_scv: Number, service_scv: Number) -> Any:
     r"""Mean wait of G/G/c from that of M/M/c; exact for M/M/c and M/G/1.
 
@@ -142,6 +147,30 @@ def allen_cunneen_wait(*, wait: Number, arrival_scv: Number, service_scv: Number
         Time [s].
     """
     return wait * (arrival_scv + service_scv) / 2
+
+
+@equation(symbol=r"g", unit="1", source="Kraemer and Langenbach-Belz 1976, 8th International Teletraffic Congress")
+def arrival_correction(*, utilisation: Number, arrival_scv: Number, service_scv: Number) -> Any:
+    r"""Factor on the mean wait of G/G/1 in :func:`allen_cunneen_wait`; 1 for Poisson arrivals.
+
+    Parameters
+    ----------
+    utilisation : Number
+        Rate times mean service time, above 0 [1].
+    arrival_scv, service_scv : Number
+        Squared coefficients of variation of times between arrivals, and of service times; not both 0 [1].
+
+    Returns
+    -------
+    Number
+        Factor [1].
+    """
+    idle = maximum(0.0, 1 - utilisation)
+    regular, batchy = maximum(0.0, 1 - arrival_scv), maximum(0.0, arrival_scv - 1)
+    return exp(
+        -2 * idle * regular * regular / (3 * utilisation * (arrival_scv + service_scv))
+        - idle * batchy / (arrival_scv + 4 * service_scv)
+    )
 
 
 @equation(symbol=r"W_{M/D/c}", unit="s", source="Cosmetatos 1975, doi:10.1057/jors.1975.148")
@@ -319,7 +348,11 @@ def peakedness(*, arrival_scv: Number, overlap: Number) -> Any:
 # --- continuous batching -----------------------------------------------------------------------------------------
 
 
-@equation(symbol=r"\mu_B", unit="1/s", source="work conservation: a life is an own prefill and a token a step, slowed by others")
+@equation(
+    symbol=r"\mu_B",
+    unit="1/s",
+    source="work conservation: a life is an own prefill and a token a step, slowed by others",
+)
 def batch_rate(*, running: Number, output: Number, step: Number, own: Number, prefilling: Number) -> Any:
     r"""Requests that a replica finishes while so many run.
 
@@ -433,6 +466,34 @@ def cycle_variance(*, cycle: Number, rate: Number, prefill_square: Number, prefi
     return rate * cycle * prefill_square / (1 - prefilling * prefilling)
 
 
+@equation(symbol=r"\kappa_C", unit="s3", source=_CYCLE)
+def cycle_skew(
+    *, cycle: Number, variance: Number, rate: Number, prefill_square: Number, prefill_cube: Number, prefilling: Number
+) -> Any:
+    r"""Third cumulant of the time between two tokens.
+
+    Parameters
+    ----------
+    cycle : Number
+        Mean time between two tokens [s].
+    variance : Number
+        Its variance [s2].
+    rate : Number
+        Arrivals [1/s].
+    prefill_square, prefill_cube : Number
+        Mean square and mean cube of a prefill [s2, s3].
+    prefilling : Number
+        Share of time that the replica prefills, below 1 [1].
+
+    Returns
+    -------
+    Number
+        Cumulant [s3].
+    """
+    drawn = rate * cycle * prefill_cube + 3 * prefilling * rate * prefill_square * variance
+    return drawn / (1 - prefilling * prefilling * prefilling)
+
+
 @equation(symbol=r"\sigma_k^2", unit="s2", source="variance of a sum of an autoregressive sequence of order 1")
 def life_variance(*, variance: Number, cycles: Number, prefilling: Number) -> Any:
     r"""Variance of the time of so many cycles in a row, each the seed of the next.
@@ -452,9 +513,7 @@ def life_variance(*, variance: Number, cycles: Number, prefilling: Number) -> An
         Variance [s2].
     """
     spare = 1 - prefilling
-    return variance * (
-        cycles * (1 + prefilling) / spare - 2 * prefilling * geometric_sum(prefilling, cycles) / spare
-    )
+    return variance * (cycles * (1 + prefilling) / spare - 2 * prefilling * geometric_sum(prefilling, cycles) / spare)
 
 
 @equation(symbol=r"t_{wake}", unit="s", source=_CYCLE)
@@ -482,7 +541,9 @@ def wake_of_prefill(*, first: Number, cycle: Number, cycles: Number, prefilling:
     return (first - cycle) * prefilling * geometric_sum(prefilling, cycles)
 
 
-@equation(symbol=r"B_{kv}", unit="1", source="the request at the head waits for room, so that a part of the pool lies idle")
+@equation(
+    symbol=r"B_{kv}", unit="1", source="the request at the head waits for room, so that a part of the pool lies idle"
+)
 def length_biased_cap(*, pool: Number, running: Number, idle: Number) -> Any:
     r"""Requests that a pool holds, where long ones stay longer and the next one waits until it fits.
 

@@ -8,6 +8,7 @@ Percentiles are read off a mixture of shifted gamma laws over prompt, output and
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,8 @@ from perfmodel.serving.step_times import StepTimes
 
 #: Shares of requests of which times are given.
 QUANTILES = (0.5, 0.9, 0.99)
+#: Share of the capacity from which on a load counts as not served.
+FULL = 0.995
 #: Batch sizes that stand for their distribution in percentiles.
 _BATCHES = 12
 
@@ -27,9 +30,7 @@ _BATCHES = 12
 #: Slices of each gamma law, finer in the tail, and the standard normal quantiles of their middles.
 _EDGES = np.array([0.0, 0.08, 0.2, 0.35, 0.5, 0.65, 0.78, 0.87, 0.93, 0.97, 0.99, 0.998, 1.0])
 _SLICES = np.diff(_EDGES)
-_NORMAL = np.array(
-    [-1.7507, -1.0803, -0.5978, -0.1891, 0.1891, 0.5651, 0.9346, 1.2816, 1.6449, 2.0537, 2.5121, 3.0902]
-)
+_NORMAL = np.array([-1.7507, -1.0803, -0.5978, -0.1891, 0.1891, 0.5651, 0.9346, 1.2816, 1.6449, 2.0537, 2.5121, 3.0902])
 
 
 @dataclass(frozen=True)
@@ -214,23 +215,22 @@ class Queue:
         Requests in the replica, averaged over time.
     waiting : float
         Share of requests that wait for admission.
-    wait, ttft, tpot, latency : Law
-    batch : tuple of ndarray
-        Requests found by an arrival, and their probability.
-    joint : tuple of Law
-        TTFT and TPOT over the same parts, for requests that must meet both.
+    prefilling : float
+        Share of time that it prefills.
+    wait, ttft, tpot, latency : Law or None
+        Time until the prefill starts, to the first token, between tokens, and of a whole request.
     """
 
     rate: float
     utilisation: float
     saturated: bool
-    running: float = float("nan")
-    waiting: float = float("nan")
+    running: float = math.nan
+    waiting: float = math.nan
+    prefilling: float = math.nan
     wait: Law | None = None
     ttft: Law | None = None
     tpot: Law | None = None
     latency: Law | None = None
-    gap: Law | None = None
 
 
 def overlap(lengths: Lengths) -> float:
@@ -289,43 +289,122 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue
         Without times where the load is not served.
     """
     used = rate / service.capacity if service.capacity > 0 else np.inf
-    if used >= 0.995:
+    if used >= FULL:
         return Queue(rate, used, True)
     times, lengths, cap, output = service.times, service.lengths, service.cap, service.output
     counts = np.arange(1.0, cap + 1)
     step = service.steps(counts)
     share = overlap(lengths)
-    spread = (arrival_scv + _scv(lengths.output, lengths)) / 2
     running = max(1.0, cap * used)
-    full = max(float(service.rates(float(cap))[0]), rate * 1.0001)
+    full = max(float(service.rates(float(cap))[0]), rate / FULL)
+    tail = (rate / full) ** (2 / (max(1.0, arrival_scv) + 1))
     cycle = life = wake = 0.0
-    probability: Any = None
     for _ in range(6):
-        company = service.company(running, 1 + rate * cycle)
-        took = times.prefill(lengths.prompt, company, service.cached)
-        occupancy = lengths.mean(took)
-        prefilling = min(0.98, rate * occupancy)
+        work = _work(service, rate, arrival_scv, service.company(running, 1 + rate * cycle))
         death = queueing.batch_rate(
-            running=counts, output=output, step=step, own=occupancy + wake, prefilling=prefilling
+            running=counts, output=output, step=step, own=work.mean + wake, prefilling=work.share
         )
-        z = float(queueing.peakedness(arrival_scv=dispersion(rate, arrival_scv, life), overlap=share))
-        tail = float(np.exp((np.log(rate) - np.log(full)) / max(0.05, spread)))
-        probability, beyond, excess = _balanced(rate, death, full, max(0.05, z), tail)
+        spread = float(queueing.peakedness(arrival_scv=dispersion(rate, arrival_scv, life), overlap=share))
+        probability, beyond, excess = _balanced(rate, death, full, max(0.05, spread), tail)
         inside = float(np.sum(np.arange(cap + 1) * probability)) + cap * beyond
         running = max(1.0, inside)
         life = inside / rate
         bare = float(np.sum(probability[1:] * counts * step) + beyond * cap * step[-1]) / max(inside, 1e-300)
-        cycle = max(1e-9, bare / (1 - prefilling))
+        cycle = max(1e-9, bare / (1 - work.share))
         if not times.rides:
-            square = lengths.mean(took * took) + (dispersion(rate, arrival_scv, cycle) - 1) * occupancy**2
-            variance = queueing.cycle_variance(cycle=cycle, rate=rate, prefill_square=square, prefilling=prefilling)
-            first = bare + occupancy + prefilling * (cycle + variance / cycle)
-            wake = float(
-                queueing.wake_of_prefill(
-                    first=first, cycle=cycle, cycles=max(1.0, output - 1), prefilling=prefilling
-                )
-            )
-    return _laws(service, rate, arrival_scv, used, probability, beyond, excess, inside, cycle, company)
+            wake = float(_wake(work, _gate(work, cycle), work.mean, cycle, max(1.0, output - 1)))
+    waiting = beyond + float(probability[-1])
+    admission = excess / rate * _admission_factor(cap, rate / full, arrival_scv, _scv(lengths.output, lengths))
+    state = _State(service, work, probability, inside, cycle, waiting, admission / max(waiting, 1e-300))
+    ttft, wait, door = _first_token(state)
+    tpot, latency = _tokens(state, door)
+    return Queue(rate, used, False, inside, waiting, work.share, wait, ttft, tpot, latency)
+
+
+def _admission_factor(cap: int, used: float, arrival_scv: float, service_scv: float) -> float:
+    """Return the wait for admission over that of a chain with exponential times."""
+    wait = queueing.exponential_wait(servers=float(cap), load=used * cap, service=1.0)
+    wait = max(1e-300, float(wait))
+    fixed = queueing.deterministic_wait(wait=wait, servers=float(cap), load=used * cap)
+    served = float(queueing.kimura_wait(wait=wait, deterministic=fixed, service_scv=service_scv)) / wait
+    return served * min(1.0, (arrival_scv + service_scv) / (1 + service_scv))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The prefills that a load brings: its arrivals, and moments of the time that a prompt takes [s]."""
+
+    rate: float
+    scv: float
+    company: float
+    took: Any
+    mean: float
+    square: float
+    cube: float
+    share: float
+
+
+def _work(service: Service, rate: float, scv: float, company: float) -> _Work:
+    lengths = service.lengths
+    took = service.times.prefill(lengths.prompt, company, service.cached)
+    mean = lengths.mean(took)
+    moments = lengths.mean(took * took), lengths.mean(took**3)
+    return _Work(rate, scv, company, took, mean, *moments, min(0.98, rate * mean))
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """What an arrival meets at the engine's door, where prompts of one step are prefilled in the next.
+
+    Attributes
+    ----------
+    variance, skew : ndarray
+        Of the time between two tokens: variance and third cumulant [s2, s3].
+    square : ndarray
+        Mean square of the prefills that an arrival brings, with how arrivals bunch [s2].
+    found : ndarray
+        Mean step that an arrival finds under way [s].
+    together : ndarray
+        Mean time of the other prompts of its step [s].
+    bunched : ndarray
+        The part of it that is due to how arrivals bunch [s].
+    window : ndarray
+        Time in which arrivals share a step [s].
+    """
+
+    variance: Any
+    skew: Any
+    square: Any
+    found: Any
+    together: Any
+    bunched: Any
+    window: Any
+
+
+def _gate(work: _Work, cycle: Any) -> _Gate:
+    """Work out what an arrival meets where the mean time between two tokens is given."""
+    cycle = np.maximum(cycle, 1e-12)
+    shared = {"cycle": cycle, "rate": work.rate, "prefilling": work.share}
+    window = cycle + queueing.cycle_variance(**shared, prefill_square=work.square) / cycle
+    one, two, many = (dispersion(work.rate, work.scv, window * scale) for scale in (1.0, 2.0, 1 / (1 - work.share)))
+    square = np.maximum(work.square - work.mean**2, work.square + (many - 1) * work.mean**2)
+    variance = queueing.cycle_variance(**shared, prefill_square=square)
+    # Arrivals that bunch bring prefills in clusters, so that every cumulant grows.
+    cube = work.cube * (square / work.square) ** 2
+    skew = queueing.cycle_skew(**shared, variance=variance, prefill_square=square, prefill_cube=cube)
+    # An arrival finds a long step rather than a short one.
+    long = cycle + variance / cycle
+    bunched = (one - 1) * work.mean
+    found = np.maximum(0.0, long + (two - one) * work.mean)
+    return _Gate(variance, skew, square, found, np.maximum(0.0, work.share * long + bunched), bunched, window)
+
+
+def _wake(work: _Work, gate: _Gate, took: Any, cycle: Any, steps: Any) -> Any:
+    """Time by which own prefill and the arrivals that bunch behind it lengthen the steps after it [s]."""
+    first = cycle * (1 - work.share) + took + gate.together
+    drawn = queueing.wake_of_prefill(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
+    behind = dispersion(work.rate, work.scv, steps * cycle) - dispersion(work.rate, work.scv, gate.window)
+    return drawn + behind / 2 * work.mean / (1 - work.share)
 
 
 def dispersion(rate: float, scv: float, window: Any) -> Any:
@@ -368,144 +447,136 @@ def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) 
     return probability, beyond, excess
 
 
-def _laws(
-    service: Service,
-    rate: float,
-    arrival_scv: float,
-    used: float,
-    probability: Any,
-    beyond: float,
-    excess: float,
-    inside: float,
-    cycle: float,
-    company: float,
-) -> Queue:
-    times, lengths, cap, output = service.times, service.lengths, service.cap, service.output
-    took = times.prefill(lengths.prompt, company, service.cached)
-    occupancy = lengths.mean(took)
-    prefilling = min(0.98, rate * occupancy)
-    whole = lengths.mean(took * took)
-    # Batch sizes as an arrival finds them, cut into slices of equal probability.
-    level = np.concatenate([[0.0], np.cumsum(probability / probability.sum())])
-    middle = (np.arange(_BATCHES) + 0.5) / _BATCHES
-    found = np.minimum(cap, np.searchsorted(level, middle) - 1).astype(float)
-    # An arrival runs with the others and itself.
-    decode = times.step(found * (1 - 1 / output), service.context)
-    waiting = beyond + probability[-1] * 0.5
-    admission = excess / rate
-    # --- time to first token -------------------------------------------------------------------------------------
-    if times.rides:
-        slot = times.entry(lengths.prompt, company, service.cached)
-        mean_slot = lengths.mean(slot)
-        full = min(0.999, rate * mean_slot)
-        wait_mean = float(
-            queueing.single_server_wait(utilisation=full, service=mean_slot, service_scv=_scv(slot, lengths))
-        ) * (arrival_scv + _scv(slot, lengths)) / (1 + _scv(slot, lengths))
-        join_mean = np.full(_BATCHES, wait_mean)
-        join_variance = np.full(_BATCHES, wait_mean**2 * (2 / max(full, 1e-9) - 1))
-        own = times.first_token(lengths.prompt, company, service.cached)
-        ride = np.zeros(_BATCHES)
-    else:
-        length = queueing.cycle_time(step=decode, prefilling=prefilling)
-        bunched = dispersion(rate, arrival_scv, length) - 1
-        settled = dispersion(rate, arrival_scv, length / (1 - prefilling)) - 1
-        square = whole + settled * occupancy**2
-        variance = queueing.cycle_variance(
-            cycle=np.maximum(length, 1e-12), rate=rate, prefill_square=square, prefilling=prefilling
-        )
-        # What an arrival finds is a long cycle rather than a short one.
-        long = length + variance / np.maximum(length, 1e-12)
-        shape = length * length / np.maximum(variance, 1e-300)
-        long_variance = variance * (1 + 1 / np.maximum(shape, 1e-12))
-        together = np.maximum(0.0, prefilling * long + bunched * occupancy)
-        join_mean = 0.5 * long + together
-        join_variance = (
-            (0.5 + prefilling) ** 2 * long_variance + (long**2 + long_variance) / 12 + rate * long * square
-        )
-        # Where a step holds few prompts they queue one after the other instead of all at once.
-        computed = np.maximum(1.0, lengths.prompt * (1 - service.cached))
-        chunks = computed / times.budget
-        mean_step = float(decode.mean())
-        entry = took + mean_step * chunks
-        mean_entry = lengths.mean(entry)
-        full = min(0.99, rate * mean_entry)
-        settled = dispersion(rate, arrival_scv, cycle / (1 - full)) - 1
-        queued = (lengths.mean(entry * entry) + settled * mean_entry**2) * rate / (2 * (1 - full))
-        alone = min(1.0, lengths.mean(computed * computed) / lengths.mean(computed) / times.budget)
-        in_line = decode / 2 + max(0.0, float(queued))
-        join_mean = alone * in_line + (1 - alone) * join_mean
-        third = rate * lengths.mean(entry**3) / (3 * (1 - full))
-        join_variance = alone * (decode**2 / 12 + float(queued) ** 2 + third) + (1 - alone) * join_variance
-        own = took + np.maximum(0.0, times.first_token(lengths.prompt, company, service.cached) - company * took)
-        own = own + np.maximum(0.0, np.ceil(chunks) - 1) * mean_step
-        ride = decode
-    index = np.indices((len(lengths.weight), _BATCHES))
-    p, b = index[0].ravel(), index[1].ravel()
-    weight = lengths.weight[p] / _BATCHES
-    shift = times.front + own[p] + ride[b]
-    calm = Law(weight * (1 - waiting), shift, join_mean[b], join_variance[b])
-    held = admission / max(waiting, 1e-300)
-    queue = Law(weight * waiting, shift, join_mean[b] + held, join_variance[b] + held**2)
-    ttft = _merged(calm, queue)
-    wait = Law(np.array([1 - waiting, waiting]), np.zeros(2), np.array([0.0, held]), np.array([0.0, held**2]))
-    # --- time per output token -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _State:
+    """A replica under a load: the law of its number, the mean time between tokens, and the wait for admission."""
+
+    service: Service
+    work: _Work
+    probability: Any
+    inside: float
+    cycle: float
+    waiting: float
+    held: float
+
+    def batches(self) -> Any:
+        """Return batch sizes as an arrival finds them, one for each slice of equal probability."""
+        level = np.concatenate([[0.0], np.cumsum(self.probability / self.probability.sum())])
+        middle = (np.arange(_BATCHES) + 0.5) / _BATCHES
+        return np.minimum(self.service.cap, np.searchsorted(level, middle) - 1).astype(float)
+
+    def admitted(self, weight: Any, shift: Any, mean: Any, variance: Any) -> Law:
+        """Return a law with the wait for admission of those who wait."""
+        calm = Law(weight * (1 - self.waiting), shift, mean, variance)
+        queued = Law(weight * self.waiting, shift, mean + self.held, variance + self.held**2)
+        return Law(*(np.concatenate([getattr(law, name) for law in (calm, queued)]) for name in _PARTS))
+
+
+_PARTS = ("weight", "shift", "mean", "variance")
+
+
+@dataclass(frozen=True)
+class _Door:
+    """From admission to the first token [s]: the wait, by batch; the own prefill, by length; the step, by batch."""
+
+    mean: Any
+    variance: Any
+    own: Any
+    step: Any
+
+
+def _riding_door(state: _State) -> _Door:
+    """Prompts ride along with decoding and follow each other: a queue of one server."""
+    service, work = state.service, state.work
+    prompt = service.lengths.prompt
+    slot = service.times.entry(prompt, work.company, service.cached)
+    mean, scv = service.lengths.mean(slot), _scv(slot, service.lengths)
+    used = min(FULL, work.rate * mean)
+    alone = queueing.exponential_wait(servers=1.0, load=used, service=mean)
+    wait = queueing.allen_cunneen_wait(wait=alone, arrival_scv=work.scv, service_scv=scv)
+    wait = wait * queueing.arrival_correction(
+        utilisation=max(used, 1e-9), arrival_scv=work.scv, service_scv=max(scv, 0.05)
+    )
+    own = service.times.first_token(prompt, work.company, service.cached)
+    each = np.full(_BATCHES, float(wait))
+    return _Door(each, each**2 * (2 / max(used, 1e-9) - 1), own, np.zeros(_BATCHES))
+
+
+def _alternating_door(state: _State) -> _Door:
+    """Prompts that arrive during a step are prefilled in the next one, up to the budget of tokens."""
+    service, work = state.service, state.work
+    prompt, times = service.lengths.prompt, service.times
+    decode = times.step(state.batches() * (1 - 1 / service.output), service.context)
+    cycle = np.maximum(queueing.cycle_time(step=decode, prefilling=work.share), 1e-12)
+    gate = _gate(work, cycle)
+    long_square = gate.skew / cycle + 3 * gate.variance + cycle**2
+    long_variance = np.maximum(0.0, long_square - (cycle + gate.variance / cycle) ** 2)
+    mean = gate.found / 2 + gate.together
+    variance = (
+        (0.5 + work.share) ** 2 * long_variance
+        + long_square / 12
+        + work.rate * gate.found * gate.square
+        + np.maximum(0.0, gate.bunched) ** 2
+    )
+    # Steps that are full of prompt tokens make prompts wait for the decoding in between.
+    chunks = np.maximum(1.0, prompt * (1 - service.cached)) / times.budget
+    between = float(decode.mean())
+    entry = work.took + between * chunks
+    used = min(FULL, work.rate * service.lengths.mean(entry))
+    fuller = service.lengths.mean(entry * entry) / (1 - used) - work.square / (1 - work.share)
+    queued = max(0.0, work.rate * fuller / 2)
+    # A pipeline lets the next prompt in before this one's first token comes out.
+    late = times.first_token(prompt, work.company, service.cached) - work.company * work.took
+    own = work.took + np.maximum(0.0, late) + np.maximum(0.0, np.ceil(chunks) - 1) * between
+    return _Door(mean + queued, variance + queued**2, own, decode)
+
+
+def _first_token(state: _State) -> tuple[Law, Law, _Door]:
+    """Return the laws of TTFT and of the wait until the prefill starts."""
+    service = state.service
+    door = _riding_door(state) if service.times.rides else _alternating_door(state)
+    weights = service.lengths.weight
+    length, batch = (index.ravel() for index in np.indices((len(weights), _BATCHES)))
+    ttft = state.admitted(
+        weights[length] / _BATCHES,
+        service.times.front + door.own[length] + door.step[batch],
+        door.mean[batch],
+        door.variance[batch],
+    )
+    none = np.zeros(_BATCHES)
+    wait = state.admitted(np.full(_BATCHES, 1 / _BATCHES), none, door.mean, door.variance)
+    return ttft, wait, door
+
+
+def _tokens(state: _State, door: _Door) -> tuple[Law, Law]:
+    """Return the laws of TPOT, over requests of more than one token, and of the time of a whole request."""
+    service, work, cycle = state.service, state.work, state.cycle
+    lengths, times = service.lengths, service.times
     steps = np.maximum(0.0, lengths.output - 1)
-    later = steps >= 0.5
-    life = inside / rate
-    counts = np.arange(cap + 1.0)
-    by_count = times.step(np.maximum(1.0, counts) * (1 - 1 / output), service.context) / (1 - prefilling)
-    seen = counts * probability
-    seen = seen / max(seen.sum(), 1e-300)
-    centre = float(np.sum(seen * by_count))
-    sway = float(np.sum(seen * (by_count - centre) ** 2))
+    counted = np.maximum(1.0, steps)
     if times.rides:
-        hits = np.zeros_like(steps)
-        own_life = steps * cycle
+        hits, life = np.zeros_like(steps), steps * cycle
     else:
-        square = whole + (dispersion(rate, arrival_scv, cycle) - 1) * occupancy**2
-        one = queueing.cycle_variance(cycle=max(cycle, 1e-12), rate=rate, prefill_square=square, prefilling=prefilling)
-        hits = queueing.life_variance(variance=one, cycles=np.maximum(1.0, steps), prefilling=prefilling)
-        first = cycle * (1 - prefilling) + took + prefilling * (cycle + one / cycle)
-        own_life = steps * cycle + queueing.wake_of_prefill(
-            first=first, cycle=cycle, cycles=np.maximum(1.0, steps), prefilling=prefilling
-        )
-    x = np.maximum(1e-9, own_life / max(life, 1e-12))
-    kept = 2 * (x - 1 + np.exp(-x)) / (x * x)
-    drift = sway * np.minimum(1.0, kept)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tpot_variance = hits / steps**2 + drift
-        mean = own_life[later] / steps[later]
-    floor = (1 - prefilling) * cycle * 0.8
-    tpot = Law(
-        lengths.weight[later] / lengths.weight[later].sum() if later.any() else lengths.weight[later],
-        np.full(int(later.sum()), floor),
-        np.maximum(0.01 * cycle, mean - floor),
-        tpot_variance[later],
+        gate = _gate(work, cycle)
+        hits = queueing.life_variance(variance=gate.variance, cycles=counted, prefilling=work.share)
+        life = steps * cycle + _wake(work, gate, work.took, cycle, counted)
+        life = np.maximum(life, steps * cycle * (1 - work.share))
+    # The batch drifts while a request runs: its step is averaged over the time of a life.
+    counts = np.arange(service.cap + 1.0)
+    by_count = times.step(np.maximum(1.0, counts) * (1 - 1 / service.output), service.context) / (1 - work.share)
+    seen = counts * state.probability / max(float(np.sum(counts * state.probability)), 1e-300)
+    sway = float(np.sum(seen * (by_count - np.sum(seen * by_count)) ** 2))
+    lives = np.maximum(1e-9, life / max(state.inside / work.rate, 1e-12))
+    drift = sway * np.minimum(1.0, 2 * (lives - 1 + np.exp(-lives)) / (lives * lives))
+    later = steps >= 0.5
+    weight = lengths.weight[later] / max(float(lengths.weight[later].sum()), 1e-300)
+    least = np.full(int(later.sum()), 0.8 * (1 - work.share) * cycle)
+    spread = hits[later] / steps[later] ** 2 + drift[later]
+    tpot = Law(weight, least, np.maximum(0.01 * cycle, life[later] / steps[later] - least), spread)
+    latency = state.admitted(
+        lengths.weight,
+        times.front + door.own + float(door.step.mean()) + life / 2,
+        life / 2 + float(door.mean.mean()),
+        hits + drift * steps**2 + float(door.variance.mean()),
     )
-    # --- whole request ---------------------------------------------------------------------------------------------
-    rest_variance = hits + drift * steps**2
-    rest_mean = own_life * 0.5
-    first_mean = float(np.mean(join_mean))
-    first_variance = float(np.mean(join_variance))
-    flat = times.front + own + float(np.mean(ride)) + own_life * 0.5
-    calm = Law(lengths.weight * (1 - waiting), flat, rest_mean + first_mean, rest_variance + first_variance)
-    queue = Law(
-        lengths.weight * waiting, flat, rest_mean + first_mean + held, rest_variance + first_variance + held**2
-    )
-    return Queue(
-        rate=rate,
-        utilisation=used,
-        saturated=False,
-        running=inside,
-        waiting=waiting,
-        wait=wait,
-        ttft=ttft,
-        tpot=tpot,
-        latency=_merged(calm, queue),
-    )
-
-
-def _merged(*laws: Law) -> Law:
-    return Law(
-        *(np.concatenate([getattr(law, name) for law in laws]) for name in ("weight", "shift", "mean", "variance"))
-    )
+    return tpot, latency

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,7 @@ def lognormal(prompt: float, prompt_scv: float, output: float, output_scv: float
     p, wp = spread(prompt, prompt_scv)
     d, wd = spread(max(1.0, output), output_scv)
     grid = np.meshgrid(p, d, indexing="ij")
-    return Lengths(
-        np.maximum(1.0, grid[0].ravel()), np.maximum(1.0, grid[1].ravel()), np.outer(wp, wd).ravel()
-    )
+    return Lengths(np.maximum(1.0, grid[0].ravel()), np.maximum(1.0, grid[1].ravel()), np.outer(wp, wd).ravel())
 
 
 def empirical(prompt: Any, output: Any, points: int = _POINTS) -> Lengths:
@@ -93,4 +92,4 @@ def empirical(prompt: Any, output: Any, points: int = _POINTS) -> Lengths:
 def _slices(order: Any, points: int) -> list[Any]:
     """Cut an order into slices that thin out towards its end."""
     edges = np.unique(np.round(len(order) * (1 - (1 - np.linspace(0.0, 1.0, points + 1)) ** 1.7)).astype(int))
-    return [order[low:high] for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    return [order[low:high] for low, high in pairwise(edges)]

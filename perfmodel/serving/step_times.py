@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from perfmodel.equations import pipeline
+from perfmodel.serving import speculation
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end
 from perfmodel.specs.paths import put
@@ -121,7 +122,7 @@ def batch_sizes(cap: float) -> Any:
 def sequence_limit(scenario: Scenario) -> float:
     """Return the sequences that an engine runs at once by default; machines without one have no such limit."""
     engine = scenario.system.engine
-    return float("inf") if engine is None else (256.0 if engine.name == "vllm" else 2048.0)
+    return float("inf") if engine is None else float(engine.max_sequences)
 
 
 def step_times(
@@ -157,7 +158,7 @@ def step_times(
     batch = batch_sizes(max(1.0, np.floor(limit)))
     context = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 12)))
     decode = np.zeros((len(context), len(batch)))
-    decode[:, 1:] = machine.decode(scenario, batch[None, 1:], context[:, None]).time
+    decode[:, 1:] = speculation.decode(machine, scenario, batch[None, 1:], context[:, None]).step.time
     front = front_end(scenario)
     # A front end that sends token by token is a second server: steps cannot outrun it for long.
     decode = np.maximum(decode, batch[None, :] * float(front.stream))
@@ -167,7 +168,7 @@ def step_times(
         company = np.array([company[0], company[0] + 1])
     mean_context = float(context[len(context) // 2])
     running = company[:, None] if rides else 1.0
-    first, occupancy = machine.prefill(scenario, running, mean_context, prompt[None, :], company[:, None])
+    first, occupancy = speculation.prefill(machine, scenario, running, mean_context, prompt[None, :], company[:, None])
     shape = (len(company), len(prompt))
     latency = np.broadcast_to(np.asarray(first.time, dtype=float), shape)
     taken = np.broadcast_to(np.asarray(occupancy, dtype=float), shape)

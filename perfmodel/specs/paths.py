@@ -177,7 +177,9 @@ def in_range(text: str, where: str, value: float) -> None:
     if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_")) and value > 1:
         raise UserError(f"--set {text}: an efficiency is a share of at most 1")
     divides = ("bandwidth", "rates", "visible", "prompt", "output", "concurrency", "gemm_", "attention_", "exponent")
-    if value == 0 and any(part in where for part in divides):
+    if name == "prefix_hits" and value >= 1:
+        raise UserError(f"--set {text}: the last token of a prompt is never cached, so give a share below 1")
+    if value == 0 and not name.endswith("_scv") and any(part in where for part in divides):
         raise UserError(f"--set {text}: must be more than 0")
 
 

@@ -227,6 +227,11 @@ class Traffic:
     ``rounds`` is the number of prompts over the concurrency: a benchmark that sends all its clients at once starts with
     a burst, which is one round of them.  ``length_jitter`` spreads lengths evenly down to so much less than the nominal
     ones.  With ``prefill_first`` and fixed lengths the clients stay in lock-step, and every round is a burst.
+
+    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names (or a trace, ``FILE.csv``),
+    scaled to the means, else lognormal ones with the squared coefficients of variation given; theirs default to those
+    of the chat trace.  ``arrival_scv`` is that of the times between arrivals, ``prefix_hits`` the share of prompt
+    tokens found in a cache, ``think_time`` that of a session between two requests.
     """
 
     name: str
@@ -236,6 +241,12 @@ class Traffic:
     rounds: Count = 1e6
     length_jitter: Share = 0.0
     prefill_first: bool = False
+    lengths: str = ""
+    prompt_scv: Share = 0.92
+    output_scv: Share = 0.6
+    arrival_scv: Share = 1.0
+    prefix_hits: Share = 0.0
+    think_time: Seconds = 0.0
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
@@ -130,7 +130,7 @@ class _Engine:
         knots = self.companies
         at = min(max(bisect_right(knots, company) - 1, 0), len(knots) - 2)
         share = min(max((company - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
-        return table[at][request] * (1 - share) + table[at + 1][request] * share
+        return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
 
     def _decode(self) -> float:
         if self.decoding == 0:
@@ -138,7 +138,7 @@ class _Engine:
         knots, mean = self.context_knots, self.context / self.decoding
         at = min(max(bisect_right(knots, mean) - 1, 0), len(knots) - 2)
         share = min(max((mean - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
-        return self.rows[at][self.decoding] * (1 - share) + self.rows[at + 1][self.decoding] * share
+        return float(self.rows[at][self.decoding] * (1 - share) + self.rows[at + 1][self.decoding] * share)
 
     def arrive(self, request: int) -> None:
         self.arrived[request] = self.env.now
@@ -201,7 +201,7 @@ class _Engine:
             self.ending[end].append(request)
         self.joining = still
 
-    def ride(self) -> Iterator[Any]:
+    def ride(self) -> Generator[Any, Any, None]:
         """Let prompts ride along with decoding, one after the other, where the machine does that."""
         while True:
             self._admit()
@@ -232,13 +232,29 @@ class _Engine:
         now = self.env.now
         horizon = min(self.env.peek(), *(at for at, _ in self.joining), float("inf")) - now
         slow = self.slow if now < self.slowed_until else 1.0
-        while span < horizon and self.steps + 1 < self.ends[0]:
-            self.steps += 1
-            self.context += self.decoding
-            span += self._decode() * slow
+        knots, mean, steps = self.context_knots, self.context / self.decoding, self.steps
+        while span < horizon and steps + 1 < self.ends[0]:
+            # Each step adds one token to every context; between two knots its time is a line.
+            mean += 1
+            at = min(max(bisect_right(knots, mean) - 1, 0), len(knots) - 2)
+            low, high = self.rows[at][self.decoding], self.rows[at + 1][self.decoding]
+            slope = slow * (high - low) / (knots[at + 1] - knots[at])
+            time = slow * low + slope * (mean - knots[at])
+            edge = knots[at + 1]
+            if mean >= knots[-1]:
+                slope, time, edge = 0.0, slow * high, float("inf")
+            steps += 1
+            span += time
+            while span < horizon and steps + 1 < self.ends[0] and mean + 1 < edge:
+                mean += 1
+                steps += 1
+                time += slope
+                span += time
+        self.context += self.decoding * (steps - self.steps)
+        self.steps = steps
         return span
 
-    def run(self) -> Iterator[Any]:
+    def run(self) -> Generator[Any, Any, None]:
         env, times = self.env, self.times
         while True:
             self._decode_begins()
@@ -254,7 +270,7 @@ class _Engine:
                 yield self.wake if not ready else self.wake | env.timeout(max(0.0, min(ready) - env.now))
                 self.wake = None
                 continue
-            if times.rides or not (self.entering or through):
+            if self.decoding and (times.rides or not (self.entering or through)):
                 span = self._ahead(span)
             self.area += span * self.inside
             self.worked += span
@@ -330,13 +346,13 @@ def simulate(
         elif sessions is not None:
             env.process(session())
 
-    def session() -> Iterator[Any]:
+    def session() -> Generator[Any, Any, None]:
         yield env.timeout(float(generator.exponential(think)) if think else 0.0)
         request = next(following, None)
         if request is not None:
             engine.arrive(request)
 
-    def open_load() -> Iterator[Any]:
+    def open_load() -> Generator[Any, Any, None]:
         for request, at in enumerate(np.asarray(load.arrival, dtype=float).tolist()):
             yield env.timeout(max(0.0, at - env.now))
             engine.arrive(request)

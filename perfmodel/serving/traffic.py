@@ -1,0 +1,121 @@
+"""From a traffic to the distribution of its lengths: a bundled table, a trace, or a lognormal law."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.errors import UserError
+from perfmodel.serving.lengths import Lengths, empirical, lognormal
+from perfmodel.specs import catalog
+from perfmodel.specs.types import Traffic
+
+#: Columns of a trace, by any of their usual names; the first is the time of arrival [s].
+_COLUMNS = {
+    "arrival": ("arrival_s", "timestamp", "arrival"),
+    "prompt": ("input_tokens", "input_length", "prompt_tokens", "ContextTokens"),
+    "output": ("output_tokens", "output_length", "GeneratedTokens"),
+}
+
+
+@functools.cache
+def _tables() -> dict[str, Lengths]:
+    path = catalog.bundled() / "data" / "traffic" / "lengths.csv"
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            point = float(row["prompt_tokens"]), float(row["output_tokens"]), float(row["share"])
+            found.setdefault(row["name"], []).append(point)
+    return {name: Lengths(*np.array(points).T) for name, points in found.items()}
+
+
+def length_table(name: str) -> Lengths:
+    """Return a bundled table of lengths.
+
+    Raises
+    ------
+    UserError
+        Where there is none of that name.
+    """
+    tables = _tables()
+    if name not in tables:
+        raise UserError(f"traffic.lengths '{name}': expected one of {', '.join(tables)}, or a trace FILE.csv")
+    return tables[name]
+
+
+def read_trace(path: str | Path) -> tuple[Any, Any, Any]:
+    """Return arrivals [s], prompt and output tokens of a trace in CSV or JSON lines, in the order of arrival.
+
+    Raises
+    ------
+    UserError
+        Where the file or a column is missing, or a row is no request.
+    """
+    file = Path(path)
+    try:
+        rows = _rows(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a trace ({error})") from None
+    if not rows:
+        raise UserError(f"{path}: a trace needs at least one request")
+    columns = []
+    for kind, names in _COLUMNS.items():
+        name = next((name for name in names if name in rows[0]), None)
+        if name is None:
+            raise UserError(f"{path}: no column of {kind}; name it {' or '.join(names)}")
+        try:
+            columns.append(np.array([float(row[name]) for row in rows]))
+        except (TypeError, ValueError, KeyError):
+            raise UserError(f"{path}: column {name} must be numbers in every row") from None
+    arrival, prompt, output = columns
+    if "timestamp" in rows[0] and file.name.endswith((".jsonl", ".jsonl.gz")):
+        arrival = arrival / 1e3  # JSON lines count milliseconds
+    if not (np.isfinite(arrival).all() and np.all(prompt >= 1) and np.all(output >= 0)):
+        raise UserError(f"{path}: arrivals must be finite, prompts at least 1 token and outputs not negative")
+    order = np.argsort(arrival, kind="stable")
+    return arrival[order] - arrival.min(), prompt[order], np.maximum(1.0, output[order])
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    if file.name.endswith((".jsonl", ".jsonl.gz")):
+        import gzip
+        import json
+
+        raw = file.read_bytes()
+        text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    with file.open(newline="", encoding="utf-8") as table:
+        return list(csv.DictReader(table))
+
+
+def lengths_of(traffic: Traffic) -> Lengths:
+    """Return the distribution of lengths of a traffic, with its means.
+
+    Parameters
+    ----------
+    traffic : Traffic
+
+    Raises
+    ------
+    UserError
+        Where it names no known table and no trace.
+    """
+    prompt, output = float(traffic.prompt), max(1.0, float(traffic.output))
+    if not traffic.lengths:
+        return lognormal(prompt, float(traffic.prompt_scv), output, float(traffic.output_scv))
+    if traffic.lengths.endswith((".csv", ".jsonl", ".jsonl.gz")):
+        _, asked, given = read_trace(traffic.lengths)
+        return empirical(asked, given)
+    table = length_table(traffic.lengths)
+    scale_in, scale_out = prompt / table.mean(table.prompt), output / table.mean(table.output)
+    return Lengths(np.maximum(1.0, table.prompt * scale_in), np.maximum(1.0, table.output * scale_out), table.weight)
+
+
+def trace_scv(arrival: Any) -> float:
+    """Return the squared coefficient of variation of the gaps of a trace."""
+    gaps = np.diff(np.asarray(arrival, dtype=float))
+    return float(gaps.var() / max(1e-300, gaps.mean() ** 2)) if len(gaps) > 1 else 1.0
