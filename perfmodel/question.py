@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import UserError
@@ -12,6 +13,7 @@ from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.serving.speculation import draft_scenario
 from perfmodel.specs import catalog
+from perfmodel.specs.naming import written_precision
 from perfmodel.specs.paths import assign
 from perfmodel.specs.types import (
     ENGINES,
@@ -361,6 +363,13 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
 _ANY_TRAFFIC: Any = None
 
 
+def _named_precision(model: str | Model, architecture: Model) -> str:
+    """Return the precision that an alias such as ``Qwen/Qwen3-32B-FP8`` asks for; a file speaks for itself."""
+    if not isinstance(model, str) or model.casefold() == architecture.name.casefold() or Path(model).exists():
+        return ""
+    return written_precision(model)
+
+
 def resolve(
     model: str | Model,
     on: str,
@@ -416,9 +425,10 @@ def resolve(
     if options.concurrency is None:
         assumed.append("concurrency 1")
     traffic = replace(traffic, concurrency=float(options.concurrency or 1))
-    precision = options.precision or architecture.precision
+    named = _named_precision(model, architecture)
+    precision = options.precision or named or architecture.precision
     if options.precision is None:
-        assumed.append(f"precision {precision}, the checkpoint's")
+        assumed.append(f"precision {precision}, " + ("as the name says" if named else "the checkpoint's"))
     kv_precision = options.kv_precision or kv_rule(system, engine, precision)
     if options.kv_precision is None:
         assumed.append(f"KV precision {kv_precision}, by the rule of {engine}")

@@ -126,6 +126,15 @@ def test_what_a_checkpoint_leaves_unquantised_stays_in_16_bits():
     assert {operators.precision_of(scenario, kind) for kind in ("attention", "router", "embedding", "head")} == {"bf16"}
 
 
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("Qwen/Qwen3-32B-FP8", "fp8"), ("nvidia/Kimi-K2.5-NVFP4", "fp4"), ("Qwen/Qwen3-32B", "bf16"), ("kimi-k2", "fp8")],
+)
+def test_an_id_that_names_a_precision_asks_for_it(name, precision):
+    assert resolve(name, "dgx-b200", Options()).deployment.precision == precision
+    assert resolve(name, "dgx-b200", Options(precision="bf16")).deployment.precision == "bf16"
+
+
 def test_embedding_and_head_sit_on_the_ends_of_a_pipeline():
     one = resolve("llama-3.1-8b", "dgx-h100", Options(tp=1.0, pp=1.0))
     two = resolve("llama-3.1-8b", "dgx-h100", Options(tp=1.0, pp=2.0))

@@ -212,6 +212,11 @@ def test_a_band_holds_its_prediction(tmp_path, metric, unit):
         ("GPT-OSS-120B", "gpt-oss-120b", ""),
         ("Qwen3-235B-A22B", "qwen3-235b-a22b", ""),
         ("qwen3-32b", "qwen3-32b", ""),
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b", "fp8"),
+        ("Kimi-K2.5-NVFP4", "kimi-k2.5", "fp4"),
+        ("DeepSeek-R1-0528-FP4-v2", "deepseek-r1", "fp4"),
+        ("Vicuna-7B-v1.3", "vicuna-7b-v1.3", ""),
+        ("QwQ-32B-AWQ", "qwen2.5-32b", "int4"),
     ],
 )
 def test_models_answer_to_what_data_call_them(written, name, precision):

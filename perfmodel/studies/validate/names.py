@@ -7,69 +7,15 @@ import re
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog
+from perfmodel.specs.naming import PRECISION_OF, shorter, written_precision
 from perfmodel.studies.validate.reading import Unanswered
 
-#: Precisions by the names that data use.
-PRECISION_OF = {
-    "fp16": "fp16",
-    "float16": "fp16",
-    "half": "fp16",
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp8": "fp8",
-    "fp8_block": "fp8",
-    "fp8_e4m3": "fp8",
-    "fp8_static": "fp8",
-    "fp8_dynamic": "fp8",
-    "float8": "fp8",
-    "w8a8_fp8": "fp8",
-    "e4m3": "fp8",
-    "int8": "int8",
-    "w8a8": "int8",
-    "sq": "int8",
-    "int8_sq": "int8",
-    "int8_wo": "int8",
-    "w8a16": "int8",
-    "fp4": "fp4",
-    "nvfp4": "fp4",
-    "w4a8_nvfp4": "fp4",
-    "mxfp4": "mxfp4",
-    "w4a16_mxfp4": "mxfp4",
-    "w4a8_mxfp4": "mxfp4",
-    "w4a8_mxfp4_mxfp8": "mxfp4",
-    "w4a8_mxfp4_fp8": "mxfp4",
-    "int4": "int4",
-    "int4_wo": "int4",
-    "w4a16": "int4",
-    "awq": "int4",
-    "gptq": "int4",
-    "w4a16_awq": "int4",
-    "w4a8": "int4",
-}
-#: Ends of a model's name that do not change its shape.
-_ENDS = re.compile(
-    r"[-_ ](instruct|it|hf|chat|base|thinking|dynamic|block|turbo|preview|99(\.9)?|\d{4}|v\d(\.\d)?|\d+e|tp|kv|"
-    r"quantized|mlperf)$"
-)
-_PRECISION_END = re.compile(
-    r"[-_ ](fp8|nvfp4|fp4|mxfp4|bf16|fp16|int8|int4|awq|gptq|w4a16|w8a8|w8a16|quantized\.w4a16|quantized\.w8a8)$"
-)
 #: Models with the shape of a listed one.
 _SAME_SHAPE = {
-    "llama38b": ("llama-3.1-8b", "Llama 3 8B has the shape of Llama 3.1 8B, not its long context"),
-    "llama370b": ("llama-3.1-70b", "Llama 3 70B has the shape of Llama 3.1 70B, not its long context"),
-    "metallama38b": ("llama-3.1-8b", "Llama 3 8B has the shape of Llama 3.1 8B, not its long context"),
-    "metallama370b": ("llama-3.1-70b", "Llama 3 70B has the shape of Llama 3.1 70B, not its long context"),
     "deepseekr1distillllama8b": ("llama-3.1-8b", "a distillate in the shape of Llama 3.1 8B"),
     "deepseekr1distillllama70b": ("llama-3.3-70b", "a distillate in the shape of Llama 3.3 70B"),
-    "deepseek31": ("deepseek-v3", "DeepSeek-V3.1 has the shape of DeepSeek-V3"),
     "deepseek31terminus": ("deepseek-v3", "DeepSeek-V3.1 has the shape of DeepSeek-V3"),
-    "minimaxm2.1": ("minimax-m2", "MiniMax-M2.1 has the shape of MiniMax-M2"),
-    "minimaxm21": ("minimax-m2", "MiniMax-M2.1 has the shape of MiniMax-M2"),
-    "minimaxm25": ("minimax-m2", "MiniMax-M2.5 has the shape of MiniMax-M2"),
-    "kimik25": ("kimi-k2", "the language model of Kimi K2.5 has the shape of Kimi K2"),
     "qwen3coder30ba3b": ("qwen3-30b-a3b", "Qwen3-Coder-30B-A3B has the shape of Qwen3-30B-A3B"),
-    "glm46": ("glm-4.5", "GLM-4.6 has the shape of GLM-4.5"),
 }
 _HARDWARE_WORDS = re.compile(
     r"\b(nvidia|amd|intel|google|groq|tensor core|hgx|dgx|sxm[2-6]?|x[1-9]\d*|gpus?|server edition|server)\b|\(.*?\)"
@@ -115,10 +61,10 @@ def find_model(name: str) -> tuple[str, str, str]:
     """
     if not name:
         raise Unanswered("no model is given")
-    known = _squashed("model")
-    if (exact := known.get(_squash(name))) and not _PRECISION_END.search(name.casefold()):
-        return exact, "", ""
-    rest, precision = name.rpartition("/")[2].strip(), ""
+    known, precision = _squashed("model"), written_precision(name)
+    if (exact := known.get(_squash(name))) is not None:
+        return exact, precision, ""
+    rest = name.rpartition("/")[2].strip()
     while rest:
         key = _squash(rest)
         if key in known:
@@ -126,16 +72,7 @@ def find_model(name: str) -> tuple[str, str, str]:
         if key in _SAME_SHAPE:
             same, note = _SAME_SHAPE[key]
             return same, precision, note
-        low = rest.casefold()
-        if end := _PRECISION_END.search(low):
-            precision = precision or PRECISION_OF[end[1].rpartition(".")[2]]
-        else:
-            end = _ENDS.search(low)
-        if not end:
-            break
-        rest = rest[: end.start()]
-    if (exact := known.get(_squash(name))) is not None:
-        return exact, "", ""
+        rest = shorter(rest)
     if unknown := _unknown("model", name):
         raise Unanswered(unknown)
     return name, "", ""

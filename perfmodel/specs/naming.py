@@ -1,0 +1,68 @@
+"""What a model's name says besides the model: its precision, and ends that do not change its shape."""
+
+from __future__ import annotations
+
+import re
+
+#: Precisions by the names that data use.
+PRECISION_OF = {
+    "fp16": "fp16",
+    "float16": "fp16",
+    "half": "fp16",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_static": "fp8",
+    "fp8_dynamic": "fp8",
+    "float8": "fp8",
+    "w8a8_fp8": "fp8",
+    "e4m3": "fp8",
+    "int8": "int8",
+    "w8a8": "int8",
+    "sq": "int8",
+    "int8_sq": "int8",
+    "int8_wo": "int8",
+    "w8a16": "int8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+    "w4a8_nvfp4": "fp4",
+    "mxfp4": "mxfp4",
+    "w4a16_mxfp4": "mxfp4",
+    "w4a8_mxfp4": "mxfp4",
+    "w4a8_mxfp4_mxfp8": "mxfp4",
+    "w4a8_mxfp4_fp8": "mxfp4",
+    "int4": "int4",
+    "int4_wo": "int4",
+    "w4a16": "int4",
+    "awq": "int4",
+    "gptq": "int4",
+    "w4a16_awq": "int4",
+    "w4a8": "int4",
+}
+#: Ends of a model's name that do not change its shape.
+_ENDS = re.compile(
+    r"[-_ ](instruct|it|hf|chat|base|thinking|dynamic|block|turbo|preview|99(\.9)?|\d{4}|v\d(\.\d)?|\d+e|tp|kv|"
+    r"quantized|mlperf)$"
+)
+_PRECISION_END = re.compile(
+    r"[-_ ](fp8|nvfp4|fp4|mxfp4|bf16|fp16|int8|int4|awq|gptq|w4a16|w8a8|w8a16|quantized\.w4a16|quantized\.w8a8)$"
+)
+
+
+def shorter(name: str) -> str:
+    """Return a name without its last end, empty where no end is known."""
+    low = name.casefold()
+    end = _PRECISION_END.search(low) or _ENDS.search(low)
+    return name[: end.start()] if end else ""
+
+
+def written_precision(name: str) -> str:
+    """Return the precision that a name ends in, before ends that do not matter; empty where it names none."""
+    rest = name.rpartition("/")[2].strip()
+    while rest:
+        if end := _PRECISION_END.search(rest.casefold()):
+            return PRECISION_OF[end[1].rpartition(".")[2]]
+        rest = shorter(rest)
+    return ""
