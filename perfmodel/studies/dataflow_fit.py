@@ -20,6 +20,8 @@ from scipy.optimize import least_squares
 from perfmodel.equations import speculative
 from perfmodel.machines import dataflow
 from perfmodel.machines.operators import Pass, Step
+from perfmodel.serving.speculation import verifying
+from perfmodel.serving.steady import MACHINES
 from perfmodel.specs import catalog, files
 from perfmodel.specs.types import DataflowEfficiency, Deployment, Model, Scenario, System
 
@@ -61,14 +63,24 @@ def figures() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Machine:
-    """A dataflow system with efficiencies, and the decode steps of models on it."""
+    """A system with efficiencies, and the decode steps of models on it.
+
+    Attributes
+    ----------
+    system : System
+    efficiency : DataflowEfficiency or KernelsEfficiency
+    ranks : float
+        Chips that share a model.
+    """
 
     system: System
-    efficiency: DataflowEfficiency
+    efficiency: Any
+    ranks: float = 16.0
 
     def scenario(self, model: Model, precision: str = "bf16") -> Scenario:
-        """Return a model on the whole system; traffic plays no part in a step."""
-        plan = Deployment("paper", "native", precision, "bf16", float(self.system.chips_per_node))
+        """Return a model on the chips; traffic plays no part in a step."""
+        engine = "native" if self.system.kind == "dataflow" else "trtllm"
+        plan = Deployment("paper", engine, precision, "bf16", self.ranks)
         return Scenario(replace(self.system, efficiency=self.efficiency), model, plan, catalog.load_traffic("chat"))
 
     def step(
@@ -81,9 +93,10 @@ class Machine:
         **switches: Any,
     ) -> Step:
         """Return a decode step of a batch; ``switches`` are fields of the efficiency."""
-        machine = replace(self, efficiency=replace(self.efficiency, **switches))
+        machine = self.with_(**switches)
         work = (Pass(batch, tokens, context, decoding=True),)
-        return dataflow.step(machine.scenario(catalog.load_model(MODELS.get(model, model)), precision), work)
+        scenario = machine.scenario(catalog.load_model(MODELS.get(model, model)), precision)
+        return cast(Step, MACHINES[self.system.kind].step(scenario, work))
 
     def time(self, model: str, batch: float = 1.0, context: float = 4096.0, tokens: float = 1.0, **more: Any) -> float:
         """Return the time of a decode step [s]."""
@@ -94,16 +107,45 @@ class Machine:
         return replace(self, efficiency=replace(self.efficiency, **numbers))
 
 
+def sn40(sockets: int = 16) -> Machine:
+    """Return SN40L as it is calibrated."""
+    system = catalog.load_system(f"sn40l-{sockets}")[0]
+    return Machine(system, system.efficiency, float(sockets))
+
+
+@functools.cache
+def h100(ranks: float = 8.0) -> Machine:
+    """Return H100 with TensorRT-LLM as the paper ran it: two numbers from Figure 1a's 2 and 8 GPUs.
+
+    The time a layer, and how much an all-reduce grows each time that the ranks double; sequences of length 1, as the
+    paper benchmarked.  All else is calibrated on public kernel tables.
+    """
+    system = catalog.load_system("dgx-h100", "trtllm")[0]
+    start = Machine(system, system.efficiency)
+    printed = {count: float(figures()["fig1a_tok_s_8B_bs1"][f"{count}xH100"]) for count in (2, 8)}
+
+    def made(numbers: Any) -> Machine:
+        reduce = replace(start.efficiency.all_reduce, small_growth=numbers[1])
+        return start.with_(layer_time=numbers[0] * 1e-6, all_reduce=reduce)
+
+    def residuals(numbers: Any) -> list[float]:
+        return _logs(
+            (replace(made(numbers), ranks=float(n)).time("8B", 1.0, 1.0) * rate, 1.0) for n, rate in printed.items()
+        )
+
+    return replace(made(least_squares(residuals, [60.0, 1.0], x_scale=[10.0, 1.0]).x), ranks=ranks)
+
+
 def kernel_looping(machine: Machine, model: str, batch: float, context: float, precision: str = "bf16") -> float:
     """Return the gain of KernelLooping alone (Figure 10): nothing streams, and the host is asked every token."""
-    plain = {"schedule_offloading": False, "batch_streaming": False, "precision": precision}
+    plain: dict[str, Any] = {"schedule_offloading": False, "batch_streaming": False, "precision": precision}
     looped = machine.time(model, batch, context, **plain)
     return machine.time(model, batch, context, kernel_looping=False, **plain) / looped
 
 
 def batch_streaming(machine: Machine, model: str, batch: float) -> float:
     """Return the gain of BatchStreaming on a looped decoder (Figure 12)."""
-    off = {"schedule_offloading": False}
+    off: dict[str, Any] = {"schedule_offloading": False}
     return machine.time(model, batch, batch_streaming=False, **off) / machine.time(model, batch, **off)
 
 
@@ -125,16 +167,21 @@ def speculative_step(
     """Return the time of a step: k drafts, for which the host may be offloaded, then a verification that needs it."""
     offloading = {"schedule_offloading": True, "offloaded_tokens": k, **switches}
     one = machine.time(draft, batch, context, **offloading)
-    verify = machine.time(target, batch, context, k + 1, **{**switches, "schedule_offloading": False})
+    machine = replace(machine, efficiency=verifying(replace(machine.efficiency, **switches)))
+    verify = machine.time(target, batch, context, k + 1)
     return float(speculative.speculative_step(draft=one, drafted=k, verify=verify, host=0.0))
 
 
 def table_4(machine: Machine, row: str, batch: float, k: float) -> float:
-    """Return a speed-up of Table 4 over the target alone with every optimisation."""
+    """Return a speed-up of Table 4 over the target alone.
+
+    ScheduleOffloading is for drafts, so the host is asked for each token of the target alone.
+    """
     target, draft, context, pair = TABLE_4[row]
     length = speculative.length_of_ratio(ratio=human_eval(pair, k), drafted=k)
     step = speculative_step(machine, target, draft, batch, context, k)
-    return float(speculative.speculative_speedup(length=length, plain=machine.time(target, batch, context), step=step))
+    plain = machine.time(target, batch, context, schedule_offloading=False)
+    return float(speculative.speculative_speedup(length=length, plain=plain, step=step))
 
 
 # --- the fits ----------------------------------------------------------------------------------------------------
