@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 #: Modules whose figures a recipe can name.
 MODULES: tuple[str, ...] = tuple(
-    f"perfmodel.studies.ship.{subject}"
-    for subject in ("comparison", "intensity", "latency", "memory", "network", "speculation", "workload")
+    f"perfmodel.studies.{report}.{subject}"
+    for report, subjects in (
+        ("ship", ("comparison", "intensity", "latency", "memory", "network", "speculation", "workload")),
+        ("dataflow", ("systems", "optimisations", "batches")),
+    )
+    for subject in subjects
 )
 
 #: How sure a number is: printed somewhere, worked out from what is printed, or from the models.
