@@ -23,6 +23,7 @@ from perfmodel.specs.types import (
     POWER_OF_KIND,
     Economics,
     Engine,
+    Materials,
     Model,
     Provenance,
     System,
@@ -39,7 +40,7 @@ INDEX = "index.json"
 CALIBRATION = "hardware_specs/calibration"
 ENGINE_FOLDER = "hardware_specs/engines"
 POWER_FOLDER = "hardware_specs/power"
-ECONOMICS = "economics.yaml"
+ECONOMICS, MATERIALS = "economics.yaml", "materials.yaml"
 SOURCES = "hardware_specs/sources.yaml"
 
 
@@ -62,7 +63,7 @@ def roots() -> list[Path]:
 
 
 def _spec_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", ECONOMICS))
+    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", ECONOMICS, MATERIALS))
 
 
 def _names(path: Path) -> list[str]:
@@ -290,10 +291,20 @@ def with_power(system: System) -> System:
 
 def load_economics() -> Economics:
     """Load what money, power and people cost: the user's ``hardware_specs/economics.yaml``, else the bundled one."""
-    roots = [*_user_roots(), bundled()]
-    path = next(path for root in roots if (path := root / FOLDERS["system"][0] / ECONOMICS).is_file())
-    economics, provenance = _load(path, Economics)
+    economics, provenance = _load(_nearest(ECONOMICS), Economics)
     return replace(cast(Economics, economics), provenance=provenance)
+
+
+def load_materials() -> Materials:
+    """Load what parts cost to make: the user's ``hardware_specs/materials.yaml``, else the bundled one."""
+    materials, provenance = _load(_nearest(MATERIALS), Materials)
+    return replace(cast(Materials, materials), provenance=provenance)
+
+
+def _nearest(name: str) -> Path:
+    """Return a file beside the systems: the user's own, else the bundled one."""
+    roots = [*_user_roots(), bundled()]
+    return next(path for root in roots if (path := root / FOLDERS["system"][0] / name).is_file())
 
 
 def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:
@@ -338,8 +349,10 @@ def generated() -> dict[Path, str]:
     for kind, (folder, dataclass) in FOLDERS.items():
         root = bundled() / folder
         checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, dataclass)}
-        if kind == "system" and not problems(root / ECONOMICS, Economics):
-            checked[ECONOMICS] = _checksum(root / ECONOMICS)
+        if kind == "system":
+            for name, filled in ((ECONOMICS, Economics), (MATERIALS, Materials)):
+                if not problems(root / name, filled):
+                    checked[name] = _checksum(root / name)
         made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"
         form = schema.file_schema(dataclass).model_json_schema()
         made[root / f"{kind}.schema.json"] = json.dumps(form, indent=1) + "\n"

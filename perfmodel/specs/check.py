@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import POWER_OF_KIND, Economics, Engine, Model, System, Traffic
+from perfmodel.specs.types import POWER_OF_KIND, Economics, Engine, Materials, Model, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -22,6 +22,8 @@ def _dataclass(path: Path) -> type[Any]:
         return Engine
     if "cost_of_capital" in raw or raw.get("extends") == "economics":
         return Economics
+    if "defects" in raw:
+        return Materials
     if path.parent.name == "power":
         return POWER_OF_KIND[path.stem]
     if "layers" in raw:
@@ -39,7 +41,8 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
         chosen = [path for kind in catalog.FOLDERS for _, _, path in catalog.entries(kind)]
         for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER):
             chosen += sorted((catalog.bundled() / folder).glob("*.yaml"))
-        chosen.append(catalog.bundled() / catalog.FOLDERS["system"][0] / catalog.ECONOMICS)
+        beside = catalog.bundled() / catalog.FOLDERS["system"][0]
+        chosen += [beside / catalog.ECONOMICS, beside / catalog.MATERIALS]
     problems: list[str] = []
     for path in chosen:
         try:

@@ -285,11 +285,17 @@ class Link:
 
 @dataclass(frozen=True)
 class Die:
-    """Silicon of one package."""
+    """Silicon of one package; ``wafer`` and ``package`` name its prices in ``hardware_specs/materials.yaml``.
+
+    ``stacks`` of memory are bonded beside the dies.
+    """
 
     process: str
     area: SquareMillimetres = UNPUBLISHED
     dies_per_package: Count = 1.0
+    wafer: str = ""
+    package: str = ""
+    stacks: Count = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -303,6 +309,14 @@ class Power:
     system_per_chip: Watts = UNPUBLISHED
     cap: Share = 1.0
     all_in_per_chip: AllInWatts = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Node:
+    """What stands around the chips: ``parts`` names lines of ``hardware_specs/materials.yaml``; ``ddr`` of the host."""
+
+    parts: str = ""
+    ddr: Bytes = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -514,6 +528,7 @@ class System:
     quantised: str = "linear"
     tile: Count = 1.0
     carbon: Carbon = field(default_factory=Carbon)
+    node: Node = field(default_factory=Node)
     efficiency: Efficiency | None = None
     engine: Engine | None = None
     power_shape: PowerShape | None = None
@@ -577,6 +592,26 @@ class Economics:
     residual: Share
     utilisation: Share
     grid_carbon: KilogramsAJoule
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What parts cost to make, by process, package, kind of node and year."""
+
+    wafer: Mapping[str, Dollars]
+    defects: Mapping[str, PerSquareMillimetre]
+    cluster: Count
+    wafer_diameter: Count
+    scribe: Count
+    edge: Count
+    harvest: Share
+    hbm: Mapping[str, DollarsAByte]
+    ddr: Mapping[str, DollarsAByte]
+    package: Mapping[str, Dollars]
+    bond: Mapping[str, Share]
+    test: Mapping[str, Dollars]
+    node: Mapping[str, Mapping[str, Dollars]]
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
 
