@@ -41,6 +41,7 @@ __all__ = [
     "solve",
     "sweep",
     "system",
+    "tco",
     "traffic",
     "validate",
 ]

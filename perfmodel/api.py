@@ -15,6 +15,7 @@ from perfmodel.specs.types import Model, System, Traffic
 if TYPE_CHECKING:
     from perfmodel.outputs.explain import Explanation
     from perfmodel.outputs.fit import FitAnswer
+    from perfmodel.studies.cost.ownership import Owning
     from perfmodel.studies.solve import Solution
     from perfmodel.studies.sweep import Sweep
     from perfmodel.studies.validate import Validation
@@ -276,6 +277,38 @@ def export_csv(answers: Sequence[Prediction], path: str | Path, dictionary: str 
     output.save(list(answers), Path(path))
     if dictionary is not None:
         output.save_dictionary(list(answers), Path(dictionary))
+
+
+def tco(
+    model: str | Model,
+    *,
+    on: Sequence[str],
+    tpot: float | None = None,
+    samples: int | None = None,
+    set: Changes = (),
+    **options: Any,
+) -> Owning:
+    """Answer what a million tokens cost on each system, what decides it, and how sure that is.
+
+    Parameters
+    ----------
+    model, on, set, **options
+        As in :func:`compare`; without ``concurrency`` each system runs as many requests as keep ``tpot``.
+    tpot : float, optional
+        Bound on TPOT [s]; 50 ms where neither it nor a concurrency is given.
+    samples : int, optional
+        Quasi-random samples over all that is not known.
+
+    Returns
+    -------
+    Owning
+        With ``systems``, ``sample`` and ``to_dict()``.
+    """
+    from perfmodel.studies.cost import ownership, uncertainty
+
+    return ownership.own(
+        model, list(on), Options(**options), _changes(set), tpot, uncertainty.SAMPLES if samples is None else samples
+    )
 
 
 def validate(data: str | Path | None = None) -> Validation:

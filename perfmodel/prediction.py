@@ -422,14 +422,14 @@ class _Effect:
 
 
 #: Where the numbers stand that power and money alone depend on.
-_MONEY_ROOTS = ("economics.", "system.price.", "system.power.", "system.power_shape.", "system.carbon.", "system.die.")
+MONEY_ROOTS = ("economics.", "system.price.", "system.power.", "system.power_shape.", "system.carbon.", "system.die.")
 
 
 def _estimated(scenario: Scenario, money: bool) -> Iterator[tuple[str, str, Provenance]]:
     """Give path, text and origin of every estimate, of those that move money or of those that move times."""
     for path, unit, value in quantities(scenario):
         origin = provenance_of(scenario, path)
-        if origin.kind == "estimate" and origin.low == origin.low and path.startswith(_MONEY_ROOTS) == money:
+        if origin.kind == "estimate" and origin.low == origin.low and path.startswith(MONEY_ROOTS) == money:
             span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
             yield path, f"estimate {path} = {show(float(value), unit, 3)} ({span})", origin
 
@@ -550,16 +550,22 @@ def _outside(scenario: Scenario) -> list[str]:
     return [f"{asked[key]:,g} {names[key]} (up to {limit:,g})" for key, limit in _SEEN.items() if asked[key] > limit]
 
 
+def time_spreads(scenario: Scenario) -> tuple[float, float]:
+    """Return logarithms of factors on TTFT and TPOT that hold 80 % of what the models leave open, estimates apart."""
+    efficiency = scenario.system.efficiency
+    if not isinstance(efficiency, KernelsEfficiency):
+        return _UNMEASURED_SPREAD, _UNMEASURED_SPREAD
+    wider = 1.5 if _outside(scenario) else 1.0
+    return float(efficiency.ttft_spread) * wider, float(efficiency.tpot_spread) * wider
+
+
 def _band(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> dict[str, dict[str, float]]:
     """Return the 80 % band of each metric: residuals of the calibration and estimates, in quadrature."""
-    efficiency = scenario.system.efficiency
-    spreads = dict.fromkeys(_TIMES, _UNMEASURED_SPREAD)
-    if isinstance(efficiency, KernelsEfficiency):
+    if isinstance(scenario.system.efficiency, KernelsEfficiency):
         # The residuals already hold what the efficiencies leave open.
         effects = [effect for effect in effects if not effect.path.startswith("system.efficiency")]
-        wider = 1.5 if _outside(scenario) else 1.0
-        ttft = float(efficiency.ttft_spread) * wider
-        spreads = {"ttft_s": ttft, "ttft_median_s": ttft, "tpot_s": float(efficiency.tpot_spread) * wider}
+    ttft, tpot = time_spreads(scenario)
+    spreads = {"ttft_s": ttft, "ttft_median_s": ttft, "tpot_s": tpot}
     factors = {}
     for key in _TIMES:
         down = math.hypot(spreads[key], *(min(0.0, *effect.moves[key]) for effect in effects))

@@ -21,6 +21,7 @@ from perfmodel.cli.report import report
 from perfmodel.cli.solve import solve
 from perfmodel.cli.specs import specs_app
 from perfmodel.cli.sweep import sweep
+from perfmodel.cli.tco import tco
 from perfmodel.cli.validate import validate
 from perfmodel.errors import UserError
 
@@ -55,6 +56,7 @@ _VERBS: tuple[Callable[..., Any], ...] = (
     compare,
     sweep,
     fit,
+    tco,
     explain,
     solve,
     export,

@@ -120,11 +120,15 @@ def console() -> Any:
 
 def write_csv(answers: Sequence[Prediction | FitAnswer]) -> None:
     """Print answers as CSV: RFC 4180, ISO numbers."""
+    write_rows([answer.row() for answer in answers])
+
+
+def write_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows of the same columns as CSV."""
     import csv
 
     from perfmodel.outputs.files import text_cell
 
-    rows = [answer.row() for answer in answers]
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\r\n")
     writer.writeheader()
     for row in rows:

@@ -36,15 +36,18 @@ _MONEY_ROWS = (
 )
 
 
+def money_figure(value: float) -> str:
+    """Return dollars or joules of a token with three digits."""
+    return "-" if value != value else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _money(value: float, key: str) -> str:
-    if value != value:
-        return "-"
-    return show(value, "W", 3) if key == "power_w" else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return show(value, "W", 3) if key == "power_w" and value == value else money_figure(value)
 
 
 def _money_span(answer: Prediction) -> str:
     ends = answer.band.get("usd_per_mtok_blended")
-    return f"{_money(ends['low'], '')}-{_money(ends['high'], '')}" if ends else "-"
+    return f"{money_figure(ends['low'])}-{money_figure(ends['high'])}" if ends else "-"
 
 
 def _figure(value: float, unit: str) -> str:

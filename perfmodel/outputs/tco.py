@@ -1,0 +1,191 @@
+"""Costs side by side as a table and as rows."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.outputs.tables import money_figure, notes
+from perfmodel.specs.units import show
+from perfmodel.studies.cost.ownership import REFERENCE, Owning, implied
+
+#: Strongest unknowns that are named for each system.
+NAMED = 3
+
+
+def _span(ends: Mapping[str, float | None]) -> str:
+    low, high = ends["p10"], ends["p90"]
+    return "-" if low is None or high is None else f"{money_figure(low)}-{money_figure(high)}"
+
+
+def _usd(value: float | None) -> str:
+    return "-" if value is None else show(value, "USD", 3)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None or value != value else f"{value:.0%}"
+
+
+def _rows(result: Owning) -> list[tuple[str, list[str]]]:
+    data = result.to_dict()["systems"]
+    systems = result.systems
+    plan = [owned.scenario.deployment for owned in systems]
+    rows: list[tuple[str, list[str]]] = [
+        ("plan", [f"TP{one.tp:g}" + (f" PP{one.pp:g}" if float(one.pp) > 1 else "") for one in plan]),
+        ("chips", [f"{one['chips']:,g}" for one in data]),
+        ("requests at once", [f"{one['concurrency']:,g}" for one in data]),
+        ("TPOT", [show(one["tpot_s"], "s", 3) if one["tpot_s"] else "-" for one in data]),
+        ("", []),
+    ]
+    for of in ("input", "output", "blended"):
+        rows.append((f"$/Mtok {of}", [_money(one["usd_per_mtok"][of]["p50"]) for one in data]))
+        rows.append(("  P10-P90", [_span(one["usd_per_mtok"][of]) for one in data]))
+    rows += [
+        (f"cheaper than {REFERENCE}", _cheaper(result)),
+        (f"price that ties with {REFERENCE}", [_usd(one["tie_price_usd"]) for one in data]),
+        ("price of the system", [_usd(_known(float(owned.scenario.system.price.system))) for owned in systems]),
+        ("", []),
+        ("$/chip-hour", [_money(one["usd_per_chip_hour"]) for one in data]),
+        ("$/system-month", [_usd(one["usd_per_system_month"]) for one in data]),
+        ("capital", [_usd(one["capex_usd"]) for one in data]),
+    ]
+    hourly = [one["breakdown"]["hourly_usd"] for one in data]
+    for cause in dict.fromkeys(cause for one in hourly for cause in one):
+        rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
+    rows += [
+        ("break-even with rent, of the day", [_share(one["break_even_utilisation"]) for one in data]),
+        ("", []),
+        ("power, serving", [show(one["power_w"], "W", 3) if one["power_w"] else "-" for one in data]),
+        ("  at the utility, day's mean", [_watts(one, "utility_over_the_day") for one in data]),
+        ("  nameplate", [_watts(one, "nameplate") for one in data]),
+        ("J/output token", [_money(one["joules_per_output_token"]) for one in data]),
+        ("  P10-P90", [_span(one["joules_per_output_token_range"]) for one in data]),
+        ("tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
+        ("gCO2e/Mtok out, operation", [_carbon(one, "operational") for one in data]),
+        ("  embodied", [_carbon(one, "embodied") for one in data]),
+    ]
+    return rows
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _money(value: float | None) -> str:
+    return "-" if value is None else money_figure(value)
+
+
+def _part(hourly: Mapping[str, float | None], cause: str) -> str:
+    total = sum(value or 0.0 for value in hourly.values())
+    value = hourly.get(cause)
+    return f"{value / total:.0%}" if value is not None and total else ""
+
+
+def _watts(one: Mapping[str, Any], view: str) -> str:
+    value = one["breakdown"]["power_w"].get(view)
+    return "-" if value is None else show(value, "W", 3)
+
+
+def _carbon(one: Mapping[str, Any], part: str) -> str:
+    value = one["breakdown"]["carbon_g_per_output_token"].get(part)
+    return "-" if value is None else money_figure(value * 1e6)
+
+
+def _cheaper(result: Owning) -> list[str]:
+    at = next((at for at, owned in enumerate(result.systems) if owned.name == REFERENCE), None)
+    if at is None:
+        return ["-"] * len(result.systems)
+    return ["" if mine == at else _share(result.sample.cheaper(mine, at)) for mine in range(len(result.systems))]
+
+
+def _decides(result: Owning, at: int) -> list[str]:
+    """Return what the strongest unknowns of one system do to its blended price."""
+    swings = {swing.path: swing for swing in result.systems[at].swings}
+    lines = []
+    for path, index in list(result.sample.indices(at).items())[:NAMED]:
+        ends = (_known(swings[path].low), _known(swings[path].high))
+        lines.append(f"{path}: {index:.0%} of the variance of $/Mtok, {_money(ends[0])} to {_money(ends[1])}")
+    return lines
+
+
+def _said(result: Owning) -> list[tuple[str, list[str]]]:
+    """Return headings with their lines: what decides, labels, implied prices, assumptions and warnings."""
+    found = []
+    for at, owned in enumerate(result.systems):
+        if owned.labels:
+            found.append((f"labels of {owned.name}", list(owned.labels)))
+        if lines := _decides(result, at):
+            found.append((f"what decides {owned.name}", lines))
+        prices = implied(owned.scenario.system, owned.scenario.economics)
+        hours = [f"{kind.removeprefix('cost_').replace('_', ' ')} {_usd(value)}" for kind, value in prices.items()]
+        if hours:
+            found.append((f"price of a {owned.name} that published GPU-hours imply", [", ".join(hours)]))
+    found.append(("assumed, for all", list(result.assumed)))
+    return found + [entry for entry in notes([owned.answer for owned in result.systems]) if "assumed" not in entry[0]]
+
+
+def print_owning(result: Owning, console: Any) -> None:
+    """Print costs side by side, with what decides them and what was assumed."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    traffic = result.systems[0].scenario.traffic
+    title = (
+        f"{result.systems[0].scenario.model.name}: {float(traffic.prompt):,.0f} tokens in, "
+        f"{float(traffic.output):,.0f} out; a million tokens"
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for owned in result.systems:
+        table.add_column(Text(owned.name), justify="right", overflow="fold")
+    for label, cells in _rows(result):
+        if cells:
+            table.add_row(Text(label), *map(Text, cells))
+        else:
+            table.add_section()
+    console.print(table)
+    for heading, lines in _said(result):
+        console.print()
+        console.print(Text(heading))
+        for line in lines:
+            console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
+
+
+def flat_rows(result: Owning) -> list[dict[str, Any]]:
+    """Return one flat row a system, for CSV."""
+    rows = []
+    for one in result.to_dict()["systems"]:
+        row: dict[str, Any] = {}
+        for key, value in one.items():
+            if key in ("sobol", "tornado", "implied_capex_usd"):
+                continue
+            if isinstance(value, list):
+                row[key] = "; ".join(value)
+            elif isinstance(value, dict):
+                row.update(_flat(key, value))
+            else:
+                row[key] = value
+        rows.append(row)
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _flat(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, part in value.items():
+        label = f"{key}_{name}".replace(",", "").replace(" ", "_")
+        found |= _flat(label, part) if isinstance(part, dict) else {label: part}
+    return found
+
+
+def owning_text(result: Owning, width: int = 100) -> str:
+    """Return the table as plain text."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    print_owning(result, Console(file=out, width=width, color_system=None))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
