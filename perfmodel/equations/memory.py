@@ -607,3 +607,22 @@ def experts_per_chip(*, experts: Number, ep: Number) -> Any:
         Experts on the fullest chip [1].
     """
     return ceil_div(experts, ep)
+
+
+@equation(symbol=r"n_{held}", unit="1", source="mean over the life of a request that grows by pages")
+def paged_tokens(*, prompt: Number, output: Number, page: Number) -> Any:
+    r"""Tokens of cache that a request holds on average while it decodes.
+
+    Parameters
+    ----------
+    prompt, output : Number
+        Tokens of the request [1].
+    page : Number
+        Tokens of a page, of which the last one is half empty on average [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
+    return prompt + output / 2 + page / 2

@@ -290,8 +290,27 @@ def worker_chips(*, tp: Number, pp: Number, cp: Number, dp: Number) -> Any:
 _FLOW = "flow balance: every request brings its prompt and leaves its output through the same beats"
 
 
-@equation(symbol=r"x", unit="1", source=f"{_FLOW}; root of n / x = P / (T - x D) + K, at most T / (P + D)")
-def requests_per_beat(*, running: Number, prompt: Number, steps: Number, delay: Number, budget: Number) -> Any:
+@equation(symbol=r"x_{sat}", unit="1", source=_FLOW)
+def requests_of_full_beats(*, prefill: Number, decode: Number) -> Any:
+    r"""Requests that a pipeline finishes each beat when no beat has room left.
+
+    Parameters
+    ----------
+    prefill, decode : Number
+        Beats that the prompt and the output of a request fill [1].
+
+    Returns
+    -------
+    Number
+        Requests [1].
+    """
+    return 1 / (prefill + decode)
+
+
+@equation(symbol=r"x", unit="1", source=f"{_FLOW}; root of n / x = P / (T - x D) + K")
+def requests_per_beat(
+    *, running: Number, prompt: Number, steps: Number, delay: Number, budget: Number, most: Number
+) -> Any:
     r"""Requests that a pipeline finishes each beat in a closed loop.
 
     Parameters
@@ -306,6 +325,8 @@ def requests_per_beat(*, running: Number, prompt: Number, steps: Number, delay: 
         Beats of a request's life besides those in which its prompt enters [1].
     budget : Number
         Tokens that a beat takes [1].
+    most : Number
+        Requests each beat when no beat has room left [1].
 
     Returns
     -------
@@ -314,7 +335,7 @@ def requests_per_beat(*, running: Number, prompt: Number, steps: Number, delay: 
     """
     filled, busy = running * steps, delay * budget
     root = sqrt((filled - busy) ** 2 + prompt * (prompt + 2 * (filled + busy)))
-    return minimum(2 * running * budget / (filled + busy + prompt + root), budget / (prompt + steps))
+    return minimum(2 * running * budget / (filled + busy + prompt + root), most)
 
 
 @equation(symbol=r"d", unit="1", source=_FLOW)
@@ -356,17 +377,13 @@ def chunk_presence(*, requests: Number, beats: Number) -> Any:
 
 
 @equation(symbol=r"\lambda_{sat}", unit="1/s", source=_FLOW)
-def saturated_request_rate(*, budget: Number, prompt: Number, steps: Number, beat: Number) -> Any:
+def saturated_request_rate(*, requests: Number, beat: Number) -> Any:
     r"""Requests that a pipeline finishes a second with every beat full.
 
     Parameters
     ----------
-    budget : Number
-        Tokens that a beat takes [1].
-    prompt : Number
-        Prompt tokens a request [1].
-    steps : Number
-        Decode steps a request [1].
+    requests : Number
+        Requests that finish each beat [1].
     beat : Number
         Time of a full beat [s].
 
@@ -375,4 +392,4 @@ def saturated_request_rate(*, budget: Number, prompt: Number, steps: Number, bea
     Number
         Rate [1/s].
     """
-    return budget / ((prompt + steps) * beat)
+    return requests / beat

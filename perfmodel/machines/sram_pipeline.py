@@ -47,9 +47,10 @@ def end_stages(scenario: Scenario) -> Any:
     return pipeline.head_stages(end_bytes=end_bytes(scenario), stage_capacity=capacity)
 
 
-def _streamed(operator: Operator) -> Any:
-    """Return the bytes that flow from SRAM: every token runs its own experts."""
-    weights = operator.weights if operator.streamed is None else operator.streamed
+def _streamed(scenario: Scenario, operator: Operator) -> Any:
+    """Return the bytes that flow from SRAM: every token runs its own experts, unless tokens are gathered by expert."""
+    per_token = cast(SramEfficiency, scenario.system.efficiency).per_token_experts
+    weights = operator.weights if operator.streamed is None or not per_token else operator.streamed
     return weights + operator.cache
 
 
@@ -66,7 +67,7 @@ def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overl
         efficiency=efficiency.compute,
     )
     stream = roofline.memory_time(
-        bytes_moved=_streamed(operator) / tp, bandwidth=sram.bandwidth, efficiency=efficiency.memory
+        bytes_moved=_streamed(scenario, operator) / tp, bandwidth=sram.bandwidth, efficiency=efficiency.memory
     )
     exposed: Any = 0.0
     if operator.all_reduce is not None:
@@ -110,7 +111,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
             collective = collective + repeated * exposed
         for operator in operators if timed is work else layer_operators(scenario, run, work):
             flops = flops + operator.count * operator.flops
-            moved = moved + operator.count * _streamed(operator)
+            moved = moved + operator.count * _streamed(scenario, operator)
     busy = busy_time(overlaps)
     overhead = layers * share * efficiency.layer_overhead
     head = head_operator(scenario, work)

@@ -183,7 +183,8 @@ def picture(chart: Chart) -> tuple[bytes, str]:
         "padding": 16,
         **spec(chart, _WIDTH),
     }
-    return vl_convert.vegalite_to_png(whole, scale=2.0), vl_convert.vegalite_to_svg(whole)
+    svg = vl_convert.vegalite_to_svg(whole)
+    return vl_convert.svg_to_png(svg, scale=2.0), svg
 
 
 def on_page(chart: Chart) -> str:

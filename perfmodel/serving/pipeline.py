@@ -12,7 +12,7 @@ from typing import Any, cast
 from perfmodel.equations import pipeline, serving
 from perfmodel.machines import sram_pipeline
 from perfmodel.machines.operators import Step
-from perfmodel.numerics import maximum
+from perfmodel.numerics import maximum, minimum
 from perfmodel.specs.types import Scenario, SramEfficiency
 from perfmodel.trace import scope
 
@@ -34,6 +34,8 @@ class Loop:
         Requests finished [1/s].
     wait : Number
         Part of the time to first token in which the prompt waits for its turn [s].
+    stall : Number
+        Time by which prompts delay a token where they go first [s].
     chunk_share : Number
         Share of time in which prefill chunks are in flight.
     beat, full : Number
@@ -47,6 +49,7 @@ class Loop:
     life: Any
     rate: Any
     wait: Any
+    stall: Any
     chunk_share: Any
     beat: Any
     full: Any
@@ -70,11 +73,15 @@ def closed_loop(
     bias : Number
         Factor by which a request in flight is longer than the mean of all requests [1].
     """
-    budget = cast(SramEfficiency, scenario.system.efficiency).token_budget
-    stages = scenario.deployment.pp
+    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    budget, stages = efficiency.token_budget, scenario.deployment.pp
     steps = maximum(0.0, output - 1)
     context = serving.mean_decode_context(prompt=bias * prompt, output=bias * output)
     of_others = 1 - 1 / running
+    # The largest micro-batch, for which a program without dynamic chunks keeps its places.
+    reserved = pipeline.microbatch_size(running=running, stages=stages)
+    entering, leaving = prompt / budget, steps / (budget if efficiency.fused_batches else reserved)
+    most = pipeline.requests_of_full_beats(prefill=entering, decode=leaving)
     relative: Any = 0.0
     for _ in range(_ROUNDS):
         with scope("flow"):
@@ -84,12 +91,19 @@ def closed_loop(
                 steps=steps,
                 delay=stages * (1 + steps) * (1 + relative),
                 budget=budget,
+                most=most,
             )
             decoding = pipeline.decode_tokens_per_beat(requests=requests, steps=steps)
             batch = pipeline.microbatch_size(running=decoding, stages=1.0)
+            beside = decoding if efficiency.dynamic_chunks else reserved
+            if not efficiency.fused_batches or not efficiency.decode_first:
+                beside = 0.0
             chunks = sram_pipeline.chunked(
-                scenario, others=decoding * of_others, prompt=prompt, context=context, bias=bias
+                scenario, others=beside * of_others, prompt=prompt, context=context, bias=bias
             )
+            if not efficiency.dynamic_chunks or not efficiency.fill_beats:
+                pieces = prompt / chunks.tokens if efficiency.fill_beats else chunks.count
+                most = minimum(most, pipeline.requests_of_full_beats(prefill=pieces, decode=0.0))
             plain = sram_pipeline.plain_beat(scenario, batch, context)
             share = pipeline.chunk_presence(requests=requests, beats=chunks.count + stages - 1)
             met = share * of_others * (1 - burst_share / 2)
@@ -101,8 +115,16 @@ def closed_loop(
     occupancy = prompt / budget * chunks.full.time
     queued = serving.burst_wait(running=running, per_step=1.0, occupancy=occupancy)
     started = burst_share * maximum(0.0, queued - occupancy)
-    alone = first.time + started + steps * step.time
-    limit = pipeline.saturated_request_rate(budget=budget, prompt=prompt, steps=steps, beat=chunks.full.time)
+    stall: Any = 0.0
+    if not efficiency.decode_first:
+        # Prompts take whole beats, and every other request is prefilled once in the life of one.
+        stall = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
+    alone = first.time + started + steps * (step.time + stall)
+    pace = chunks.full.time
+    if not efficiency.fused_batches:
+        # Beats of decode are as long as what is in flight lets them be.
+        pace = (entering * chunks.full.time + leaving * both.time) * most
+    limit = pipeline.saturated_request_rate(requests=most, beat=pace)
     turn = serving.turn_wait(running=running, life=alone, limit=limit)
     life = alone + turn
     return Loop(
@@ -111,6 +133,7 @@ def closed_loop(
         life=life,
         rate=running / life,
         wait=started + turn,
+        stall=stall,
         chunk_share=share,
         beat=both.time,
         full=chunks.full.time,

@@ -201,13 +201,14 @@ def _pipelined(scenario: Scenario) -> Steady:
         admission = serving.admission_wait(offered=offered, running=running, service=loop.life)
         wait = loop.wait + admission
         ttft = loop.prefill.time + wait
-        latency = serving.request_latency(ttft=ttft, tpot=loop.decode.time, output=output)
+        tpot = loop.decode.time + loop.stall
+        latency = serving.request_latency(ttft=ttft, tpot=tpot, output=output)
         rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
         used = chips(scenario)
     return Steady(
         ttft=ttft,
         ttft_median=ttft,
-        tpot=loop.decode.time,
+        tpot=tpot,
         latency=latency,
         rate=rate,
         chips=used,
@@ -216,7 +217,7 @@ def _pipelined(scenario: Scenario) -> Steady:
         prefill=loop.prefill,
         decode=loop.decode,
         occupancy=0.0,
-        waits={"prefill": wait, "decode": 0.0},
+        waits={"prefill": wait, "decode": loop.stall},
         front=0.0,
         prompt=prompt,
         output=output,

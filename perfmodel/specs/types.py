@@ -425,6 +425,11 @@ class SramEfficiency:
 
     ``layer_overhead`` is the time a layer that the bare machine does not explain and that keeps the stage busy;
     ``layer_latency`` delays a token as long, but the stage takes the next micro-batch meanwhile.
+
+    The scheduler's means are switches: ``dynamic_chunks`` lets a chunk take what decoding leaves of a beat, else it is
+    sized for the largest micro-batch; ``fused_batches`` lets both share a beat; ``fill_beats`` puts the next prompt
+    behind the end of one; ``decode_first`` keeps prompts from delaying tokens; ``per_token_experts`` streams the
+    experts of every token, else those that a micro-batch meets once.
     """
 
     memory: Share
@@ -438,6 +443,11 @@ class SramEfficiency:
     all_reduce_exponent: Share
     layer_latency: Seconds = 0.0
     beat: str = "load"
+    dynamic_chunks: bool = True
+    fused_batches: bool = True
+    fill_beats: bool = True
+    decode_first: bool = True
+    per_token_experts: bool = True
 
 
 Efficiency = KernelsEfficiency | DataflowEfficiency | SramEfficiency

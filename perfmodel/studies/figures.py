@@ -26,7 +26,21 @@ if TYPE_CHECKING:
 MODULES: tuple[str, ...] = tuple(
     f"perfmodel.studies.{report}.{subject}"
     for report, subjects in (
-        ("ship", ("comparison", "intensity", "latency", "memory", "network", "speculation", "workload")),
+        (
+            "ship",
+            (
+                "beyond",
+                "comparison",
+                "energy",
+                "intensity",
+                "latency",
+                "memory",
+                "network",
+                "scheduling",
+                "speculation",
+                "workload",
+            ),
+        ),
         ("dataflow", ("systems", "optimisations", "batches")),
     )
     for subject in subjects

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from perfmodel.equations import pipeline
+from perfmodel.machines import sram_pipeline
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving import pipeline as loops
@@ -21,6 +22,10 @@ DETERMINISTIC = settings(derandomize=True, deadline=None, max_examples=60)
 def ship(*changes, **options):
     asked = {"plan": "ship-16x95", "precision": "fp8", "concurrency": 380.0, "prompt": 1820.0, "output": 228.0}
     return resolve("qwen3-235b-a22b", "lpu-v1", Options(**{**asked, **options}), changes)
+
+
+def most_of(budget, prompt, steps):
+    return pipeline.requests_of_full_beats(prefill=prompt / budget, decode=steps / budget)
 
 
 @DETERMINISTIC
@@ -40,7 +45,9 @@ def test_requests_per_beat_is_the_root_of_the_balance(running, prompt, steps, ex
 
     most = budget / steps if steps else 2 * running * budget / prompt
     root = brentq(balance, 0.0, most, xtol=1e-300, rtol=1e-12)
-    found = pipeline.requests_per_beat(running=running, prompt=prompt, steps=steps, delay=delay, budget=budget)
+    found = pipeline.requests_per_beat(
+        running=running, prompt=prompt, steps=steps, delay=delay, budget=budget, most=most_of(budget, prompt, steps)
+    )
     assert found == pytest.approx(min(root, budget / (prompt + steps)), rel=1e-6)
 
 
@@ -140,3 +147,31 @@ def test_a_larger_budget_never_costs_throughput(lock_step):
         for budget in (2048.0, 16384.0)
     )
     assert np.all(large >= small * (1 - 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("switch", "metric", "better"),
+    [
+        ("dynamic_chunks", "rate", 1),
+        ("fused_batches", "rate", 1),
+        ("fill_beats", "rate", 1),
+        ("decode_first", "tpot", -1),
+    ],
+)
+@pytest.mark.parametrize(("prompt", "output"), [(1986.0, 62.0), (1024.0, 1024.0), (227.0, 1821.0), (7000.0, 1000.0)])
+def test_no_means_of_the_scheduler_does_harm_under_load(switch, metric, better, prompt, output):
+    found = []
+    for on in ("true", "false"):
+        loop = loops.closed_loop(ship(f"system.efficiency.{switch}={on}"), running=760.0, prompt=prompt, output=output)
+        found.append(float(loop.rate) if metric == "rate" else float(loop.decode.time + loop.stall))
+    assert better * found[0] >= better * found[1] * (1 - better * 1e-3)
+
+
+def test_gathering_tokens_by_expert_pays_once_a_beat_picks_more_than_all_experts():
+    """128 experts, 8 a token: streaming each token's own is the cheaper one up to some 16 tokens at the latest."""
+    for tokens, cheaper in ((1.0, "per token"), (128.0, "gathered")):
+        times = {}
+        for name, on in (("per token", "true"), ("gathered", "false")):
+            scenario = ship(f"system.efficiency.per_token_experts={on}")
+            times[name] = float(sram_pipeline.plain_beat(scenario, tokens, 1024.0).time)
+        assert times[cheaper] <= min(times.values()) * (1 + 1e-9)

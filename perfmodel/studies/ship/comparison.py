@@ -75,12 +75,25 @@ def common_axes(free: matrix.Free) -> dict[str, list[str]]:
     return {**free.ship, "users per box": gpu["users per box"], "arrival": gpu["arrival"]}
 
 
+def on_loads(
+    machines: Machines, free: matrix.Free, ratios: Sequence[float], contexts: Sequence[float]
+) -> tuple[Both, Both]:
+    """Return what both machines do for fixed traffic, and for the production samples."""
+    fixed, samples = matrix.fixed_load(ratios, contexts), matrix.sample_load(ratios)
+    return serve(machines, free, fixed), serve(machines, free, samples)
+
+
 def shapes(
-    machines: Machines, free: matrix.Free, ratios: Sequence[float] = RATIOS, contexts: Sequence[float] = CONTEXTS
+    machines: Machines,
+    free: matrix.Free,
+    ratios: Sequence[float] = RATIOS,
+    contexts: Sequence[float] = CONTEXTS,
+    served: tuple[Both, Both] | None = None,
 ) -> list[Judged]:
     """Return the paper's claims about the matrix as truth values over the free values."""
-    both = serve(machines, free, matrix.fixed_load(ratios, contexts))
-    mixed = serve(machines, free, matrix.sample_load(ratios))
+    if served is None:
+        served = on_loads(machines, free, ratios, contexts)
+    both, mixed = served
     means = serve(machines, free, matrix.mean_load(ratios))
     short = serve(machines, free, matrix.fixed_load([8, 16, 32], [1024, 2048, 4096]))
     axes = common_axes(free)
@@ -396,8 +409,7 @@ def comparison(
         "users": list(free.gpu_users).index(users_per_box),
         "arrival": free.arrivals.index("steady"),
     }
-    both = serve(machines, free, matrix.fixed_load(ratios, contexts))
-    mixed = serve(machines, free, matrix.sample_load(ratios))
+    both, mixed = on_loads(machines, free, ratios, contexts)
     drawn = (
         f"Lines: load-paced stages of {stage_budget:g} tokens, cache of 16 bits; SGLang with {users_per_box:g} users a "
         f"box. "
@@ -490,7 +502,7 @@ def comparison(
                     f"{value * factor:,.0f}",
                 )
             )
-    judged = shapes(machines, free, ratios, contexts)
+    judged = shapes(machines, free, ratios, contexts, (both, mixed))
     first = throughput["SHIP, bare"][0]
     other = throughput["SGB200-16Ki"][0]
     speed = float(

@@ -165,7 +165,7 @@ def _service(scenario: Scenario, offered: Any, load: Load, loop: Any) -> Service
 
 def tpot_of(loop: Any) -> Any:
     """Return the time between tokens of either kind of loop [s]."""
-    return loop.decode.time if hasattr(loop, "decode") else loop.tpot
+    return loop.decode.time + loop.stall if hasattr(loop, "decode") else loop.tpot
 
 
 def _stack(parts: Sequence[Service], axis: int = 0) -> Service:
