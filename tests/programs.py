@@ -104,3 +104,56 @@ def run_chromium(script: str, folder: Path) -> Any:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000"]
     dom = _run([chromium(), *flags, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()])
     return json.loads(html.unescape(dom.partition("<body>")[2].partition("</body>")[0]))
+
+
+#: What a browser asks for on its own account, switched off, and every host name unresolvable.
+_OFFLINE = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--enable-logging=stderr",
+)
+
+
+def open_offline(page: Path, folder: Path) -> tuple[str, list[str], list[str]]:
+    """Open a page in Chromium with the network cut.
+
+    Returns
+    -------
+    tuple of str, list of str, list of str
+        The document once its scripts have run, the console's lines, and the addresses that the page asked for.
+    """
+    log = folder / "net.json"
+    done = subprocess.run(
+        [
+            chromium(),
+            *_OFFLINE,
+            f"--user-data-dir={folder / 'profile'}",
+            f"--log-net-log={log}",
+            "--virtual-time-budget=30000",
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=True,
+    )
+    console = [line for line in done.stderr.splitlines() if ":CONSOLE:" in line]
+    text = log.read_text(encoding="utf-8").rstrip()
+    # A browser that ends at once leaves the log without its end.
+    record = json.loads(text if text.endswith("}") and text.count("]") else text.rstrip(",") + "]}")
+    events = [event.get("params") or {} for event in record["events"]]
+    # Requests of the browser itself have no page behind them.
+    asked = [
+        event["url"]
+        for event in events
+        if event.get("url") and event.get("initiator", "not an origin") != "not an origin"
+    ]
+    return done.stdout, console, asked

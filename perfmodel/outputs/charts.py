@@ -97,8 +97,8 @@ def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
             "sort": order,
             "axis": {"labelAngle": -40 if slanted else 0, "labelLimit": 320},
         }
-    # 500m for a half is not what a reader expects; 64k for 65,536 is.
-    shown = "~s" if chart.frame[column].abs().max() >= 10_000 else "~g"
+    # 500m for a half is not what a reader expects; 64k for 65,536 is.  All layers share the axis of the chart's column.
+    shown = "~s" if chart.frame[chart.x if which == "x" else chart.y].abs().max() >= 10_000 else "~g"
     if which in chart.log:
         scale = {"type": "log", "nice": False}
         return {**made, "type": "quantitative", "scale": scale, "axis": {"format": shown, "labelOverlap": True}}

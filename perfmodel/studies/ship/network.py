@@ -28,10 +28,13 @@ TABLE_1 = {0: 427.0, 1: 256.0, 2: 128.0, 3: 43.0}
 PLACEMENTS = ("spread", "grouped")
 
 
-def _holder(placement: str, distance: int, link: int) -> int:
+def _ends(placement: str, distance: int, link: int) -> tuple[int, int]:
+    """Return the chips of two nodes between which a link runs."""
     if placement == "grouped":
-        return (2 * (distance - 1) + link // 2) % CHIPS
-    return (link * 2 + (distance - 1) % 2) % CHIPS
+        first = 2 * (distance - 1)
+        return first + link // 2, first + link % 2
+    chip = 2 * link + (distance - 1) % 2
+    return chip, chip
 
 
 def quadfour(nodes: int, ring: bool, placement: str) -> Any:
@@ -53,8 +56,8 @@ def quadfour(nodes: int, ring: bool, placement: str) -> Any:
             if not ring and other >= nodes:
                 continue
             for link in range(LINKS):
-                chip = _holder(placement, distance, link)
-                pairs.add((node * CHIPS + chip, other % nodes * CHIPS + chip))
+                near, far = _ends(placement, distance, link)
+                pairs.add((node * CHIPS + near, other % nodes * CHIPS + far))
     ends = np.array([pair for pair in pairs if pair[0] != pair[1]])
     size = nodes * CHIPS
     links: Any = sparse.coo_matrix((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
