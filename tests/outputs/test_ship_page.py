@@ -35,9 +35,10 @@ def test_every_chart_drew_marks(opened, made):
     holders = re.split(r'<div class="chart', document)[1:]
     assert len(holders) == len(made[1:]) / 3
     for holder in holders:
-        assert "could not be drawn" not in holder
+        drawing, end, _ = holder.partition("</svg>")
+        assert end, holder[:200]
         marks = re.findall(
-            r'<path aria-roledescription="[^"]*"|class="mark-(?:rule|text|rect|symbol|line|area)', holder
+            r'<path aria-roledescription="[^"]*"|class="mark-(?:rule|text|rect|symbol|line|area)', drawing
         )
         assert len(marks) > 2, holder[:200]
 
