@@ -41,7 +41,7 @@ MODULES: tuple[str, ...] = tuple(
                 "workload",
             ),
         ),
-        ("dataflow", ("systems", "optimisations", "batches")),
+        ("dataflow", ("batches", "beyond", "optimisations", "systems")),
     )
     for subject in subjects
 )

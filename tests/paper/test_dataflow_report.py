@@ -1,12 +1,14 @@
 """Dataflow Is All You Need: values of its figures and tables that nothing was fitted on, and those that were."""
 
+import math
 import statistics
 
+import numpy as np
 import pytest
 
 from perfmodel.equations import speculative
 from perfmodel.studies import dataflow_fit, figures
-from perfmodel.studies.dataflow import batches, optimisations, systems
+from perfmodel.studies.dataflow import batches, beyond, optimisations, systems
 from perfmodel.studies.dataflow.common import copied
 
 PRINTED = dataflow_fit.figures()
@@ -120,3 +122,28 @@ def test_every_figure_and_table_is_in_the_recipe():
     wanted = {entry.name for entry in figures.read_recipe("dataflow").figures}
     parts = ("1a", "1b", "2", "table-1", "tables-2-3", "10", "11", "12", "13", "table-4", "14", "15")
     assert wanted >= {f"dataflow-{part}" for part in parts}
+
+
+# --- beyond the paper --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alpha", "k", "output"), [(0.8, 5, 256), (0.95, 9, 128), (0.5, 3, 64)])
+def test_the_slow_requests_are_those_of_a_simulation(alpha, k, output):
+    """20,000 simulated requests, one step after another until all tokens are there; a step more or less of some 20."""
+    random = np.random.default_rng(7)
+    accepted = np.cumprod(random.random((20_000, output, k)) < alpha, axis=2).sum(axis=2) + 1
+    steps = (np.cumsum(accepted, axis=1) < output).sum(axis=1) + 1
+    expected = np.quantile(steps, 0.99) / output
+    assert beyond.slow_tpot(1.0, alpha, float(k), float(output)) == pytest.approx(expected, abs=1.2 / output)
+
+
+@pytest.mark.parametrize("cost", [0.05, 0.3, 0.7])
+def test_one_token_pays_from_an_acceptance_of_its_cost(cost):
+    """Leviathan's corollary 3.9."""
+    assert beyond.break_even_alpha(1.0, cost) == pytest.approx(cost, abs=1e-9)
+    assert beyond.best_drafted(cost - 0.02, cost) == 0
+    assert beyond.best_drafted(cost + 0.02, cost) >= 1
+
+
+def test_a_draft_that_costs_more_than_all_its_tokens_never_pays():
+    assert math.isnan(beyond.break_even_alpha(5.0, 1.1))
