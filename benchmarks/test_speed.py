@@ -9,6 +9,8 @@ import pytest
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs.paths import put
+from perfmodel.studies.cost.ownership import own
+from perfmodel.studies.cost.uncertainty import draw_samples
 from perfmodel.studies.sweep import evaluate_grid
 
 #: TTFT, TPOT and throughput; memory comes with every evaluation.
@@ -92,3 +94,22 @@ def test_hand_written_kernel_on_the_same_points(benchmark, scenario):
 def test_a_thousand_single_evaluations(benchmark, system):
     scenario = resolve("llama-3.1-70b", system, Options())
     benchmark.pedantic(lambda: [evaluate(scenario, WANTED) for _ in range(1000)], rounds=3, warmup_rounds=1)
+
+
+# --- money -------------------------------------------------------------------------------------------------------
+
+SYSTEMS = ("lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200")
+
+
+def test_samples_of_cost(benchmark):
+    """2^17 samples over every estimate of four systems; the goal is 3 s on one core."""
+    scenarios = [resolve("llama-3.1-70b", name, Options(concurrency=32.0)) for name in SYSTEMS]
+    sample = benchmark.pedantic(draw_samples, args=(scenarios, 2**17), rounds=3)
+    assert all(len(drawn.results["blended"]) == 2**17 for drawn in sample.systems)
+
+
+def test_tco_of_four_systems(benchmark):
+    """What the command works out at a given concurrency, with bands, bills and swings."""
+    options = Options(concurrency=32.0)
+    result = benchmark.pedantic(own, args=("llama-3.1-70b", SYSTEMS, options), rounds=3)
+    assert len(result.systems) == 4

@@ -19,7 +19,9 @@ from perfmodel.errors import UserError
 from perfmodel.machines import operators
 from perfmodel.machines.operators import Pass
 from perfmodel.numerics import maximum
+from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
+from perfmodel.serving.cost import cost_of
 from perfmodel.specs import huggingface
 from perfmodel.specs.types import Layers, Mla, Mlp, Model
 
@@ -581,6 +583,25 @@ def electricity(given):
     }
 
 
+def gpt_oss_energy(given):
+    """Power of the GPUs alone, as nvidia-smi reads it; the node's other power is left out."""
+    watts, joules = [], []
+    for row in given["rows"]:
+        options = Options(
+            tp=float(row["tp"]),
+            concurrency=float(row["conc"]),
+            prompt=float(given["isl"]),
+            output=float(given["osl"]),
+            engine=given["engine"],
+        )
+        scenario = resolve("gpt-oss-120b", "dgx-h100", options, [f"{key}={value}" for key, value in HARNESS.items()])
+        chip = cost_of(scenario).draw.chip
+        watts.append(chip)
+        rate = evaluate(scenario).metrics["output_tokens_per_s"]
+        joules.append(power.energy_per_token(power=chip * row["tp"], per_second=rate))
+    return {"avg_w_per_gpu": watts, "j_per_output_token": joules}
+
+
 def reload(given):
     """The thread measured 5.26 s of prefill and 0.25 s of loading."""
     prefill, loading = 5.26, 0.25
@@ -658,6 +679,7 @@ ANSWERS = {
     "cost-sglang-bench-tp1-hardcode": per_million_by_chips,
     "cost-per-page-vs-per-token": per_page,
     "cost-electricity-per-mtok": electricity,
+    "energy-per-token-gpt-oss-h100": gpt_oss_energy,
     "cache-cpu-reload-vs-prefill": reload,
     "cache-prefix-hit-throughput": prefix_ceiling,
     "hw-dense-vs-sparse-flops": dense_rates,

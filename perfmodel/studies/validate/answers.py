@@ -18,7 +18,7 @@ from perfmodel.prediction import METRICS, Prediction, evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.serving.steady import MACHINES
 from perfmodel.specs.types import Scenario, SramEfficiency, Traffic
-from perfmodel.studies.validate.metrics import rate
+from perfmodel.studies.validate.metrics import POWER, rate
 from perfmodel.studies.validate.reading import Unanswered, measured_length, number, plain
 from perfmodel.studies.validate.rows import LENGTHS, TRAFFIC_FIELDS, Asked
 
@@ -82,6 +82,11 @@ def _valued(asked: Asked, answer: Prediction) -> tuple[float, float, float, floa
     value = asked.form.value or rate
     middle = float(value(answer))
     ends = []
+    if asked.form.family == POWER and math.isfinite(middle):
+        key = "joules_per_output_token" if "energy" in asked.key else "power_w"
+        around = prediction.run(answer.scenario)
+        low, high = (middle * around.band[key][side] / around.metrics[key] for side in ("low", "high"))
+        return middle, low, high, float(answer.chips)
     if math.isfinite(middle):
         band = _band(answer)
         # Where a rate follows from a time, the low end of one is the high end of the other.

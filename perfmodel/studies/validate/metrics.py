@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.prediction import Prediction
+from perfmodel.serving.cost import draw
+from perfmodel.serving.steady import steady_state
+
+#: Family of power and energy, whose bands come from what is not known of the power.
+POWER = "power and energy"
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,19 @@ def _both(answer: Prediction) -> Any:
     return answer.metrics["output_tokens_per_s"] + answer.metrics["input_tokens_per_s"]
 
 
+def _chip_power(answer: Prediction) -> Any:
+    """Return the mean power of one chip without its share of the node [W]."""
+    return draw(answer.scenario, steady_state(answer.scenario)).chip
+
+
+def _watts(answer: Prediction) -> Any:
+    return answer.metrics["power_w"]
+
+
+def _joules(answer: Prediction) -> Any:
+    return answer.metrics["power_w"] / rate(answer)
+
+
 FORMS: dict[str, Form] = {
     "ttft": Form("TTFT", ("time",), value=lambda answer: answer.metrics["ttft_s"]),
     "ttft_median": Form("TTFT", ("time",), value=lambda a: a.metrics.get("ttft_median_s", a.metrics["ttft_s"])),
@@ -75,7 +93,15 @@ FORMS: dict[str, Form] = {
     ),
     "mtp": Form("output speed per user", ("rate",), "mtp"),
     "given": Form("inputs", (), "later", reason="an input of the models, not something they predict"),
-    "power": Form("power and energy", (), "later", reason="power and energy come with the cost models"),
+    "power": Form(POWER, ("power",), value=_watts),
+    "power_chip": Form(POWER, ("power",), value=_chip_power),
+    "power_share": Form(
+        POWER, ("share",), value=lambda answer: _chip_power(answer) / answer.scenario.system.power.chip_tdp
+    ),
+    "energy": Form(POWER, ("energy",), value=_joules),
+    "power_most": Form(POWER, ("power",), "most", value=_watts),
+    "energy_most": Form(POWER, ("energy",), "most", value=_joules),
+    "cost": Form(POWER, (), "later", reason="what somebody's model of cost or peak power gives is no measurement"),
     "tail": Form("percentiles", (), "later", reason="percentiles come with the simulator"),
 }
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -128,6 +154,10 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "step": ("decode_step_time", "decode_step_latency", "decode_latency", "token_time", "generation_step_latency"),
     "slope": ("itl_slope_per_context_token", "tpot_slope_per_context_token"),
     "intercept": ("itl_intercept", "tpot_intercept"),
+    "power": ("system_power_mean", "system_power", "mean_power", "power_mean", "power", "node_power", "wall_power"),
+    "power_chip": ("gpu_power", "gpu_avg_power", "avg_gpu_power", "gpu_power_mean", "chip_power", "power_per_gpu"),
+    "power_share": ("gpu_avg_power_frac_tdp", "power_fraction_of_tdp", "gpu_power_share"),
+    "energy": ("energy_per_token", "energy_per_output_token", "joules_per_token", "joules_per_output_token"),
     "curve": ("allreduce_bandwidth_fraction", "all_reduce_bandwidth_fraction"),
     "accepted": ("mean_accepted_length_tau", "accepted_length", "mean_accepted_length"),
     "speculative": (
@@ -153,7 +183,7 @@ def form_key(metric: str) -> str:
     for tried in (name, re.sub(r"_(s|ms|us|sec|seconds)$", "", name)):
         if tried in _FORM_OF:
             return _FORM_OF[tried]
-    for pattern, key in ((_POWER, "power"), (_GIVEN, "given"), (_TAIL, "tail")):
+    for pattern, key in ((_POWER, "cost"), (_GIVEN, "given"), (_TAIL, "tail")):
         if pattern.search(name):
             return key
     return ""

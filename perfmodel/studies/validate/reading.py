@@ -51,16 +51,24 @@ _SHARES = {"": 1.0, "1": 1.0, "-": 1.0, "ratio": 1.0, "fraction": 1.0, "x": 1.0,
 _TOKENS = re.compile(
     r"(k|m)?(?:output |input |total )?(?:tok|toks|token|tokens|req|reqs|request|requests|queries|samples)"
 )
+_WATTS = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3}
 _TOKEN = ("tok", "token", "tokens")
 _EACH_CHIP = ("gpu", "chip", "rank", "device", "accelerator", "lpu", "rdu", "socket")
 
 
 def read_unit(text: str) -> tuple[str, float, str] | None:
-    """Return the kind of a unit (``time``, ``slope``, ``rate``, ``share``), its size inside, and what it is per."""
+    """Return the kind of a unit, its size inside, and what it is per.
+
+    Kinds are ``time``, ``slope``, ``rate``, ``share``, ``power`` and ``energy`` of a token.
+    """
     unit = text.strip().casefold().replace(" per ", "/").removesuffix("(per user)").strip()
     if unit in ("tps", "tok/s/u"):
         unit = "tok/s"
     head, *rest = (part.strip() for part in unit.split("/"))
+    if head in _WATTS and (not rest or rest[0] in _EACH_CHIP) and len(rest) <= 1:
+        return "power", _WATTS[head], "chip" if rest else ""
+    if head in ("j", "joule", "joules") and len(rest) == 1 and rest[0].removeprefix("output ") in _TOKEN:
+        return "energy", 1.0, ""
     if not rest:
         if head in _TIMES:
             return "time", _TIMES[head], ""
@@ -125,7 +133,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         if form is not None and form.units and read_unit(row["unit"]) is None:
             raise UserError(
                 f"--data {path}: row {number}: unknown unit '{row['unit']}' of {row['metric']}; "
-                "expected one like ms, s, us, tok/s, tok/s/user, tok/s/gpu, ms/token or ratio"
+                "expected one like ms, s, us, tok/s, tok/s/user, tok/s/gpu, ms/token, ratio, W or J/token"
             )
         rows.append(row)
     return rows

@@ -14,7 +14,7 @@ from perfmodel.question import Options, check_plan, kv_rule, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies import serving_fit
-from perfmodel.studies.validate.metrics import FORMS, Form, form_key
+from perfmodel.studies.validate.metrics import FORMS, POWER, Form, form_key
 from perfmodel.studies.validate.names import find_engine, find_model, find_precision, find_system
 from perfmodel.studies.validate.reading import Unanswered, measured_length, number, plain, read_unit, whole
 
@@ -248,6 +248,10 @@ def _lengths(row: Mapping[str, str], form: Form, clients: float, notes: list[str
         chat = catalog.load_traffic("chat")
         notes.append(f"lengths are not given: chat, {chat.prompt:g} in and {chat.output:g} out")
         return float(cast(float, chat.prompt)), float(cast(float, chat.output))
+    if prompt is None and output is not None and form.family == POWER:
+        # A full machine draws much the same whatever share of its time prefill takes.
+        notes.append("isl is not given: prompts as long as the output taken")
+        prompt = output
     if prompt is None:
         raise Unanswered("no isl is given, and no mean input length of its workload stands in the data")
     if output is None:
@@ -321,6 +325,9 @@ def ask(row: Row) -> Asked:
         form, key = FORMS["most"], "most"
         row.metric = form.family
         row.notes.append("no concurrency is given: the largest throughput")
+    if key in ("power", "energy") and asked_for is None:
+        form = FORMS[f"{key}_most"]
+        row.notes.append("no concurrency is given: at the largest throughput")
     if asked_for is None and form.how in ("loop", "prompt", "step"):
         raise Unanswered("no concurrency is given")
     clients = asked_for or 1.0
