@@ -13,6 +13,7 @@ from perfmodel.equations import speculative
 from perfmodel.errors import UserError
 from perfmodel.outputs import validation, validation_page
 from perfmodel.studies import serving_fit, validate
+from perfmodel.studies.validate.metrics import form_key
 from perfmodel.studies.validate.names import _squash, find_engine, find_model, find_system
 from perfmodel.studies.validate.scoring import PARTS
 
@@ -286,7 +287,8 @@ BAD = {
     "unknown hardware": ({"hardware": "Abacus"}, "unknown system"),
     "no hardware": ({"hardware": ""}, "no hardware"),
     "unknown metric": ({"metric": "happiness", "unit": "smiles"}, "nothing here predicts"),
-    "power": ({"metric": "gpu_avg_power", "unit": "W"}, "cost models"),
+    "somebody's model of cost": ({"metric": "cost_output", "unit": "$/Mtok"}, "no measurement"),
+    "energy for power": ({"metric": "system_power", "unit": "J/token"}, "none of system_power"),
     "percentile": ({"metric": "ttft_p99"}, "simulator"),
     "unit of another kind": ({"unit": "tok/s"}, "none of tpot"),
     "no value": ({"value": ""}, "no measured value"),
@@ -311,6 +313,31 @@ def test_a_bad_row_gets_a_reason_and_no_exception(tmp_path, change, hint):
         assert math.isnan(bad.predicted)
     else:
         assert bad.reason or bad.notes
+
+
+def test_power_and_energy_in_their_units(tmp_path):
+    watts, kilowatts, each, chip, joules = scored(
+        tmp_path,
+        {"metric": "system_power_mean", "unit": "W"},
+        {"metric": "system_power_mean", "unit": "kW"},
+        {"metric": "system_power_mean", "unit": "W/GPU", "tp": "2"},
+        {"metric": "gpu_avg_power", "unit": "W"},
+        {"metric": "energy_per_token", "unit": "J/token"},
+    )
+    assert kilowatts.predicted == pytest.approx(watts.predicted / 1000)
+    assert chip.predicted < watts.predicted
+    assert each.predicted < watts.predicted
+    assert all(row.low < row.predicted < row.high for row in (watts, chip, joules))
+
+
+def test_every_bundled_power_has_a_prediction_and_is_counted():
+    """MLPerf's wall power and energy, and Splitwise's share of the TDP; nothing is fitted on them."""
+    powers = ("power", "power_chip", "power_share", "energy")
+    rows = [row for row in validate.load(None) if form_key(row[1]["metric"]) in powers]
+    assert len(rows) == 5
+    found = validate.score_rows(rows)
+    assert all(math.isfinite(row.predicted) for row in found.rows)
+    assert {row.part for row in found.rows} == {"predicted"}
 
 
 def test_a_layout_that_cannot_be_is_replaced_and_said(tmp_path):
