@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 import types
 import typing
@@ -51,6 +53,12 @@ def hints(kind: Any) -> dict[str, Any]:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1024)
+def _content(text: str) -> Any:
+    """Return what a text says; a question asks for the same few files over and over."""
+    return YAML(typ="safe").load(text)
+
+
 def read_yaml(path: Path) -> Any:
     """Read a YAML file with the C reader.
 
@@ -66,7 +74,7 @@ def read_yaml(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({error.__class__.__name__})") from None
     try:
-        return YAML(typ="safe").load(text)
+        return copy.deepcopy(_content(text))
     except MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         problem = " ".join(str(error.problem).split())
