@@ -90,7 +90,7 @@ def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
     bars = any(layer.mark in ("bar", "rect") for layer in chart.layers)
     if not _is_number(chart, column) or (which != quantity and bars):
         order = _values(chart, column)
-        slanted = which == "x" and len(order) > 8
+        slanted = which == "x" and (len(order) > 8 or sum(len(str(name)) for name in order) > 80)
         return {
             **made,
             "type": "nominal",
@@ -107,7 +107,8 @@ def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
         **made,
         "type": "quantitative",
         "scale": {"zero": filled or (chart.zero and which == "y")},
-        "axis": {"format": shown, "tickCount": 8},
+        # Ticks of a linear axis round "g" to one digit: 1e+1 for 10.
+        "axis": {"format": "~f" if shown == "~g" else shown, "tickCount": 8},
     }
 
 
@@ -130,12 +131,14 @@ def _series(chart: Chart, layer: Layer, column: str) -> dict[str, Any]:
         return {"color": {"field": column, "type": "quantitative", "scale": shades, "title": chart.columns[column]}}
     names = _values(chart, column)
 
-    def scale(values: tuple[Any, ...]) -> dict[str, Any]:
-        return {"domain": names, "range": [values[at % len(values)] for at in range(len(names))]}
+    def scale(values: tuple[Any, ...], turn: int = 1) -> dict[str, Any]:
+        # Beyond eight series colours come again, with another dash and shape.
+        places = [(at + turn * (at // len(values))) % len(values) for at in range(len(names))]
+        return {"domain": names, "range": [values[place] for place in places]}
 
     entry = {"field": column, "type": "nominal"}
     legend = {"title": chart.columns[column], "columns": 4, "symbolLimit": 40, "labelLimit": 280, "symbolOpacity": 1}
-    made: dict[str, Any] = {"color": {**entry, "scale": scale(COLOURS), "legend": legend}}
+    made: dict[str, Any] = {"color": {**entry, "scale": scale(COLOURS, 0), "legend": legend}}
     if layer.mark == "line":
         made["strokeDash"] = {**entry, "scale": scale(_DASHES), "legend": legend}
     if layer.mark == "point":
