@@ -18,6 +18,8 @@ from perfmodel.cli.export import export
 from perfmodel.cli.fit import fit
 from perfmodel.cli.predict import predict
 from perfmodel.cli.report import report
+from perfmodel.cli.simulate import simulate
+from perfmodel.cli.size import size
 from perfmodel.cli.solve import solve
 from perfmodel.cli.specs import specs_app
 from perfmodel.cli.sweep import sweep
@@ -60,6 +62,8 @@ _VERBS: tuple[Callable[..., Any], ...] = (
     explain,
     solve,
     export,
+    size,
+    simulate,
     calibrate,
     validate,
     report,

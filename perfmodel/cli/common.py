@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perfmodel.outputs.fit import FitAnswer
     from perfmodel.prediction import Prediction
     from perfmodel.question import Options
+    from perfmodel.studies.size import Sized
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]
 SYSTEM_HELP = "System, with the plan if wanted: dgx-h100:tp=8,pp=1,ep=1,dp=1,plan=tp8,engine=vllm,precision=fp8,kv=fp8."
@@ -118,7 +119,7 @@ def console() -> Any:
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
-def write_csv(answers: Sequence[Prediction | FitAnswer]) -> None:
+def write_csv(answers: Sequence[Prediction | FitAnswer | Sized]) -> None:
     """Print answers as CSV: RFC 4180, ISO numbers."""
     write_rows([answer.row() for answer in answers])
 
@@ -129,6 +130,8 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> None:
 
     from perfmodel.outputs.files import text_cell
 
+    if not rows:
+        return
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\r\n")
     writer.writeheader()
     for row in rows:

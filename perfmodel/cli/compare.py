@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.cli import DOES_NOT_FIT, OK, common, load
 
 
 @common.asks
+@load.objectives
 def compare(
     model: common.Model,
     on: common.Systems,
     given: Any,
+    limits: Any,
+    rate: load.Rate = None,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
@@ -22,6 +25,10 @@ def compare(
     --set SYSTEM:PATH=VALUE changes one of them, --set '#2:PATH=VALUE' the second.
     """
     from perfmodel.api import compare_options
+
+    if rate is not None:
+        return load.answer(model, on, rate, given, changes or [], limits, json=json, csv=csv)
+    load.refuse_without_rate(limits)
 
     comparison = compare_options(model, on, given, changes or [])
     answers = comparison.answers

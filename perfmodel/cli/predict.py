@@ -5,21 +5,31 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.cli import DOES_NOT_FIT, OK, common, load
 
 
 @common.asks
+@load.objectives
 def predict(
     model: common.Model,
     on: common.OneSystem,
     given: Any,
+    limits: Any,
+    rate: load.Rate = None,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
 ) -> int:
-    """TTFT, TPOT, throughput, MFU, MBU and the breakdown of a model on a system under a traffic."""
+    """TTFT, TPOT, throughput, MFU, MBU and the breakdown of a model on a system under a traffic.
+
+    With --rate, requests arrive at random: percentiles, goodput, headroom and what breaks first.
+    """
     from perfmodel.prediction import run
     from perfmodel.question import resolve
+
+    if rate is not None:
+        return load.answer(model, [on], rate, given, changes or [], limits, json=json, csv=csv)
+    load.refuse_without_rate(limits)
 
     answer = run(resolve(model, on, given, changes or []))
     if json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ QUANTILES = (0.5, 0.9, 0.99)
 FULL = 0.995
 #: Batch sizes that stand for their distribution in percentiles.
 _BATCHES = 12
+#: Groups of prompts that stand for their distribution in percentiles of TTFT.
+_GROUPS = 36
 
 
 #: Slices of each gamma law, finer in the tail, and the standard normal quantiles of their middles.
@@ -60,8 +62,14 @@ class Law:
 
     def share_below(self, time: float) -> float:
         """Probability to be at most a time."""
-        times, share = self.points
-        return float(np.interp(time, times, share, left=0.0, right=1.0))
+        from scipy.special import ndtr
+
+        mean = np.maximum(self.mean, 1e-12)
+        inverse = np.maximum(self.variance, 1e-12 * mean * mean) / (9 * mean * mean)
+        beyond = time - self.shift
+        with np.errstate(invalid="ignore"):
+            normal = ((np.maximum(0.0, beyond) / mean) ** (1 / 3) - 1 + inverse) / np.sqrt(inverse)
+        return min(1.0, float(np.sum(self.weight * np.where(beyond < 0, 0.0, ndtr(normal)))))
 
     def quantile(self, share: float) -> float:
         """Time that so large a share does not exceed."""
@@ -419,20 +427,25 @@ def dispersion(rate: float, scv: float, window: Any) -> Any:
     window : float or ndarray
         Time [s].
     """
-    from scipy.special import gammainc
-
-    window = np.maximum(1e-12, np.asarray(window, dtype=float))
+    window = np.asarray(window, dtype=float)
     if scv == 1.0:
         return np.ones_like(window)
+    knots, table = _dispersions(float(scv))
+    return np.interp(np.log(np.maximum(1e-9, rate * window)), knots, table)
+
+
+@cache
+def _dispersions(scv: float) -> tuple[Any, Any]:
+    """Return logarithms of mean arrivals in a window, and the dispersion of their number."""
+    from scipy.special import gammainc
+
     shape = 1 / max(scv, 0.02)
-    # Mean arrivals within a time after an arrival, less those of a Poisson process; its mean over the window.
-    at = window[..., None] * (np.arange(8) + 0.5) / 8
-    most = int(min(400.0, 20 + 4 * float(np.max(window)) * rate))
-    number = np.arange(1, most + 1)
-    after = gammainc(number * shape, shape * rate * at[..., None]).sum(axis=-1)
-    settled = (scv - 1) / 2
-    excess = np.where(rate * at > most / 4, settled, after - rate * at)
-    return 1 + 2 * excess.mean(axis=-1)
+    mean = np.geomspace(1e-5, 20 * max(1.0, scv), 60)
+    # Mean arrivals within a time after an arrival, less those of a Poisson process.
+    number = np.arange(1, int(2 * mean[-1]) + 20)
+    excess = gammainc(number * shape, shape * mean[:, None]).sum(axis=1) - mean
+    parts = np.diff(mean, prepend=0.0) * (excess + np.concatenate([[0.0], excess[:-1]])) / 2
+    return np.log(mean), 1 + 2 * np.cumsum(parts) / mean
 
 
 def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) -> tuple[Any, float, float]:
@@ -477,12 +490,26 @@ _PARTS = ("weight", "shift", "mean", "variance")
 
 @dataclass(frozen=True)
 class _Door:
-    """From admission to the first token [s]: the wait, by batch; the own prefill, by length; the step, by batch."""
+    """From admission to the first token [s].
+
+    Attributes
+    ----------
+    mean, variance : ndarray
+        Of the delay by others, by batch.
+    own : ndarray
+        Own prefill, by length.
+    step : ndarray
+        Decode step that the prefill shares, by batch.
+    wait, wait_variance : ndarray
+        The part of the delay before the own prefill starts.
+    """
 
     mean: Any
     variance: Any
     own: Any
     step: Any
+    wait: Any
+    wait_variance: Any
 
 
 def _riding_door(state: _State) -> _Door:
@@ -499,7 +526,8 @@ def _riding_door(state: _State) -> _Door:
     )
     own = service.times.first_token(prompt, work.company, service.cached)
     each = np.full(_BATCHES, float(wait))
-    return _Door(each, each**2 * (2 / max(used, 1e-9) - 1), own, np.zeros(_BATCHES))
+    variance = each**2 * (2 / max(used, 1e-9) - 1)
+    return _Door(each, variance, own, np.zeros(_BATCHES), each, variance)
 
 
 def _alternating_door(state: _State) -> _Door:
@@ -528,24 +556,35 @@ def _alternating_door(state: _State) -> _Door:
     # A pipeline lets the next prompt in before this one's first token comes out.
     late = times.first_token(prompt, work.company, service.cached) - work.company * work.took
     own = work.took + np.maximum(0.0, late) + np.maximum(0.0, np.ceil(chunks) - 1) * between
-    return _Door(mean + queued, variance + queued**2, own, decode)
+    wait_variance = np.maximum(0.0, long_square / 3 - (cycle + gate.variance / cycle) ** 2 / 4) + queued**2
+    return _Door(mean + queued, variance + queued**2, own, decode, gate.found / 2 + queued, wait_variance)
 
 
 def _first_token(state: _State) -> tuple[Law, Law, _Door]:
     """Return the laws of TTFT and of the wait until the prefill starts."""
     service = state.service
     door = _riding_door(state) if service.times.rides else _alternating_door(state)
-    weights = service.lengths.weight
+    weights, own = _grouped(service.lengths.weight, door.own)
     length, batch = (index.ravel() for index in np.indices((len(weights), _BATCHES)))
     ttft = state.admitted(
         weights[length] / _BATCHES,
-        service.times.front + door.own[length] + door.step[batch],
+        service.times.front + own[length] + door.step[batch],
         door.mean[batch],
         door.variance[batch],
     )
     none = np.zeros(_BATCHES)
-    wait = state.admitted(np.full(_BATCHES, 1 / _BATCHES), none, door.mean, door.variance)
+    wait = state.admitted(np.full(_BATCHES, 1 / _BATCHES), none, door.wait, door.wait_variance)
     return ttft, wait, door
+
+
+def _grouped(weight: Any, value: Any) -> tuple[Any, Any]:
+    """Return weights and means of neighbours in order of value, in groups that thin out towards the largest."""
+    order = np.argsort(value)
+    rank = np.cumsum(weight[order]) - weight[order] / 2
+    group = np.floor(_GROUPS * (1 - np.maximum(0.0, 1 - rank) ** (1 / 1.7))).astype(int)
+    _, start = np.unique(group, return_index=True)
+    together = np.add.reduceat(weight[order], start)
+    return together, np.add.reduceat(weight[order] * value[order], start) / together
 
 
 def _tokens(state: _State, door: _Door) -> tuple[Law, Law]:

@@ -16,9 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.equations import queueing
 from perfmodel.errors import UserError
-from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.step_times import StepTimes
+from perfmodel.serving.chain import load_queue, serve
+from perfmodel.serving.lengths import Lengths, empirical
+from perfmodel.serving.objectives import phrase, summary
+from perfmodel.serving.step_times import StepTimes, step_times
+from perfmodel.serving.traffic import lengths_of, read_trace, trace_scv
+from perfmodel.specs.types import Scenario
 
 
 @dataclass(frozen=True)
@@ -381,4 +386,173 @@ def simulate(
         busy=engine.worked / span,
         refused=engine.refused,
         span=span,
+    )
+
+
+#: Times that a simulation is compared by, with the attribute of each.
+COMPARED = {"wait_s": "wait", "ttft_s": "ttft", "tpot_s": "tpot", "request_latency_s": "latency"}
+#: Difference from which on a closed form counts as failing.
+FAILS = 0.15
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A simulation beside the closed form, both of one replica.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    simulated : dict
+        Mean and percentiles by time [s].
+    closed_form : dict
+        The same of the chain; null where there is none.
+    requests, refused : int
+    rate : float
+        Requests finished by the replica [1/s].
+    utilisation : float
+        Rate over what the replica can do; NaN for a closed loop.
+    reason : str
+        Why nothing was simulated, else empty.
+    """
+
+    scenario: Scenario
+    simulated: dict[str, dict[str, float | None]]
+    closed_form: dict[str, dict[str, float | None]]
+    requests: int
+    refused: int
+    rate: float
+    utilisation: float
+    reason: str = ""
+
+    def differences(self) -> dict[str, dict[str, float | None]]:
+        """Return closed form over simulation, less 1."""
+        found: dict[str, dict[str, float | None]] = {}
+        for time, parts in self.simulated.items():
+            found[time] = {}
+            for what, ran in parts.items():
+                closed = self.closed_form.get(time, {}).get(what)
+                found[time][what] = None if closed is None or not ran else closed / ran - 1
+        return found
+
+    def fails(self) -> list[str]:
+        """Return where the closed form is off by more than :data:`FAILS`."""
+        return [
+            f"the closed form is off by {gap:+.0%} in {phrase((COMPARED[time], what))}"
+            for time, parts in self.differences().items()
+            for what, gap in parts.items()
+            if time in ("ttft_s", "tpot_s") and what in ("mean", "p99") and gap is not None and abs(gap) > FAILS
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        plan = self.scenario.deployment
+        return {
+            "model": self.scenario.model.name,
+            "system": self.scenario.system.name,
+            "plan": {"tp": float(plan.tp), "pp": float(plan.pp), "dp": float(plan.dp), "engine": plan.engine},
+            "requests": self.requests,
+            "refused": self.refused,
+            "rate_per_s": self.rate if np.isfinite(self.rate) else None,
+            "utilisation": self.utilisation if np.isfinite(self.utilisation) else None,
+            "simulated": self.simulated,
+            "closed_form": self.closed_form or None,
+            "difference": self.differences() if self.closed_form else None,
+            "reason": self.reason or None,
+            "assumed": list(self.scenario.assumed),
+            "warnings": [*self.scenario.warnings, *self.fails()],
+        }
+
+
+def _measured(ran: Simulated) -> dict[str, dict[str, float | None]]:
+    found: dict[str, dict[str, float | None]] = {}
+    for key, name in COMPARED.items():
+        values = getattr(ran, name)
+        values = values[~np.isnan(values)]
+        if not len(values):
+            found[key] = dict.fromkeys(("p50", "p90", "p99", "mean"))
+            continue
+        shares = np.percentile(values, (50, 90, 99))
+        found[key] = {
+            "p50": float(shares[0]),
+            "p90": float(shares[1]),
+            "p99": float(shares[2]),
+            "mean": float(values.mean()),
+        }
+    return found
+
+
+def ask(
+    scenario: Scenario,
+    *,
+    rate: float | None = None,
+    trace: str | None = None,
+    sessions: int | None = None,
+    count: int = 5000,
+    seed: int = 1,
+    tick: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Simulate one replica of a deployment, and put the closed form beside it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        With ``deployment.dp`` replicas, of which one is simulated.
+    rate : float, optional
+        Requests, all replicas together [1/s].
+    trace : str, optional
+        File whose arrivals and lengths are replayed.
+    sessions : int, optional
+        Clients of a closed loop, all replicas together.
+    count : int
+        Requests of the replica.
+    seed : int
+    tick : callable, optional
+        Called with the number of requests that ended since the last call.
+
+    Returns
+    -------
+    Comparison
+    """
+    replicas = float(scenario.deployment.dp)
+    scv = float(scenario.traffic.arrival_scv)
+    load: Load | None = None
+    if trace is not None:
+        arrived, prompt, output = read_trace(trace)
+        mine = np.random.default_rng(seed).random(len(arrived)) < 1 / replicas
+        load = Load(arrived[mine][:count], prompt[mine][:count], output[mine][:count])
+        if len(load) < 2:
+            raise UserError(f"{trace}: fewer than 2 requests to replay")
+        lengths = empirical(load.prompt, load.output)
+        rate, scv = (len(load) - 1) / max(1e-9, float(load.arrival[-1] - load.arrival[0])), trace_scv(load.arrival)
+    else:
+        lengths = lengths_of(scenario.traffic)
+        rate = None if rate is None else rate / replicas
+        scv = float(queueing.split_scv(scv=scv, ways=replicas))
+    times = step_times(
+        scenario,
+        longest_prompt=float(np.max(lengths.prompt if load is None else load.prompt)),
+        longest=float(np.max(lengths.prompt + lengths.output if load is None else load.prompt + load.output)),
+    )
+    cached = float(scenario.traffic.prefix_hits)
+    service = serve(times, lengths, cached)
+    if service.capacity <= 0:
+        reason = "no request of this traffic fits a replica's cache"
+        return Comparison(scenario, {}, {}, 0, count, np.nan, np.nan, reason)
+    if rate is not None and trace is None and rate >= service.capacity:
+        reason = f"saturated: {rate:.4g} requests/s a replica against at most {service.capacity:.3g}"
+        return Comparison(scenario, {}, {}, 0, 0, rate, rate / service.capacity, reason)
+    if load is None:
+        load = drawn(rate or 1.0, scv, service.lengths, count, seed)
+    clients = None if sessions is None else max(1, round(sessions / replicas))
+    think = float(scenario.traffic.think_time)
+    ran = simulate(times, load, cached=cached, sessions=clients, think=think, seed=seed, tick=tick)
+    closed: dict[str, dict[str, float | None]] = {}
+    used = np.nan
+    if rate is not None:
+        queue = load_queue(service, rate, scv)
+        used = queue.utilisation
+        closed = {key: summary(queue, name) for key, name in COMPARED.items()}
+    settled = ran if trace is not None else ran.after(0.1)
+    return Comparison(
+        scenario, _measured(settled), closed, len(load), ran.refused, (len(load) - ran.refused) / ran.span, used
     )

@@ -1,0 +1,149 @@
+"""Options about load that verbs share: objectives and arrivals."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli import DOES_NOT_FIT, OK, common
+
+if TYPE_CHECKING:
+    from perfmodel.serving.objectives import Objectives
+
+Rate = Annotated[str | None, typer.Option("--rate", metavar="R", help="Requests a second, all replicas together.")]
+Scv = Annotated[
+    str | None,
+    typer.Option("--arrival-scv", metavar="C", help="Squared coefficient of variation of arrivals; 1 is Poisson."),
+]
+Hits = Annotated[
+    str | None, typer.Option("--prefix-hits", metavar="H", help="Share of the prompt tokens found in a cache.")
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option("--lengths", metavar="NAME|FILE", help="azure-chat, azure-code, mooncake-..., or a trace file."),
+]
+
+_TIMES = ("ttft", "tpot", "latency")
+_WHAT = ("p50", "p90", "p99", "mean")
+
+
+def objectives(verb: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb one option for each objective in place of its parameter ``limits``."""
+    signature = inspect.signature(verb, eval_str=True)
+    names = [(time, what) for time in _TIMES for what in _WHAT]
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name != "limits":
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        for time, what in names:
+            kind = Annotated[
+                str | None,
+                typer.Option(f"--{time}-{what}", metavar="S", help="Objective: 0.5, 500 ms.", hidden=what != "p99"),
+            ]
+            parameters.append(
+                inspect.Parameter(f"{time}_{what}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            )
+
+    def call(**arguments: Any) -> int:
+        given = {(time, what): arguments.pop(f"{time}_{what}") for time, what in names}
+        return verb(limits=_read(given), **arguments)
+
+    call.__name__, call.__doc__, call.__module__ = verb.__name__, verb.__doc__, verb.__module__
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _read(given: dict[tuple[str, str], str | None]) -> Objectives:
+    from perfmodel.errors import UserError
+    from perfmodel.serving.objectives import Objectives
+    from perfmodel.specs.units import parse
+
+    limits = {}
+    for (time, what), text in given.items():
+        if text is None:
+            continue
+        try:
+            limits[time, what] = parse(text, "s")
+        except UserError as error:
+            raise UserError(f"--{time}-{what}: {error}") from None
+        if not limits[time, what] > 0:
+            raise UserError(f"--{time}-{what} {text}: must be more than 0")
+    return Objectives(limits)
+
+
+def read_rate(text: str) -> float:
+    """Read a rate of requests [1/s]."""
+    from perfmodel.errors import UserError
+    from perfmodel.question import number
+
+    rate = number("--rate", text)
+    if not rate > 0:
+        raise UserError(f"--rate {text}: must be more than 0 requests a second")
+    return rate
+
+
+def load_changes(scv: str | None, hits: str | None, lengths: str | None) -> list[str]:
+    """Return the changes of the traffic that options about load stand for."""
+    found = []
+    for path, value in (("arrival_scv", scv), ("prefix_hits", hits), ("lengths", lengths)):
+        if value is not None:
+            found.append(f"traffic.{path}={value}")
+    return found
+
+
+def refuse_without_rate(limits: Objectives) -> None:
+    """Refuse objectives where no requests arrive."""
+    from perfmodel.errors import UserError
+
+    if limits.limits:
+        time, what = next(iter(limits.limits))
+        raise UserError(f"--{time}-{what} is an objective of a load: give --rate with it")
+
+
+def answer(
+    model: str,
+    systems: Sequence[str],
+    rate: str,
+    given: Any,
+    changes: Sequence[str],
+    limits: Objectives,
+    *,
+    json: bool,
+    csv: bool,
+) -> int:
+    """Answer a question about a rate on given plans: the steady state at the mean number of requests, and the load."""
+    from perfmodel.errors import UserError
+    from perfmodel.outputs.sizing import asked, print_load, print_notes
+    from perfmodel.question import resolve, split_changes
+    from perfmodel.studies.size import at_rate, load_dict
+
+    if given.concurrency is not None:
+        raise UserError("give either --rate or --concurrency")
+    each = split_changes(systems, changes)
+    scenarios = [resolve(model, on, given, mine) for on, mine in zip(systems, each, strict=True)]
+    answers = [at_rate(scenario, read_rate(rate), limits) for scenario in scenarios]
+    if json:
+        found = [load_dict(one) for one in answers]
+        common.write_json(found[0] if len(systems) == 1 else {"answers": found, "assumed": [], "warnings": []})
+    elif csv:
+        common.write_csv(answers)
+    else:
+        console = common.console()
+        traffic = scenarios[0].traffic
+        title = (
+            f"{scenarios[0].model.name}: {read_rate(rate):g} requests/s of {float(traffic.prompt):,.0f} tokens in and "
+            f"{float(traffic.output):,.0f} out on average, {asked(limits)}"
+        )
+        print_load(answers, console, title)
+        print_notes(answers, console)
+    missing = [one.reason for one in answers if one.reason]
+    if len(missing) < len(answers):
+        return OK
+    print(f"perfmodel: {missing[0]}", file=sys.stderr)
+    return DOES_NOT_FIT

@@ -1,0 +1,95 @@
+"""``perfmodel simulate``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli import DOES_NOT_FIT, OK, common, load
+
+Trace = Annotated[
+    str | None,
+    typer.Option("--trace", metavar="FILE", help="Replay arrivals and lengths of a CSV or JSON-lines trace."),
+]
+Count = Annotated[str, typer.Option("--requests", metavar="N", help="Requests to draw, or to take of the trace.")]
+Sessions = Annotated[
+    str | None, typer.Option("--sessions", metavar="N", help="A closed loop of so many clients instead of a rate.")
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random draws.")]
+
+
+@common.asks
+def simulate(
+    model: common.Model,
+    on: common.OneSystem,
+    given: Any,
+    rate: load.Rate = None,
+    trace: Trace = None,
+    sessions: Sessions = None,
+    requests: Count = "5000",
+    seed: Seed = 1,
+    arrival_scv: load.Scv = None,
+    prefix_hits: load.Hits = None,
+    lengths: load.Lengths = None,
+    changes: common.Changes = None,
+    json: common.Json = False,
+) -> int:
+    """Continuous batching token by token, beside the closed form of predict --rate.
+
+    One replica is simulated: with --dp N it gets every N-th request at random.
+    """
+    from perfmodel.errors import UserError
+    from perfmodel.outputs.simulation import print_simulation
+    from perfmodel.question import number, resolve
+    from perfmodel.studies import simulate as study
+
+    if sum(value is not None for value in (rate, trace, sessions)) != 1:
+        raise UserError("give one of --rate, --trace and --sessions")
+    count = number("--requests", requests)
+    if not (count >= 1 and count == int(count)):
+        raise UserError(f"--requests {requests}: must be a whole number of at least 1")
+    mine = [*load.load_changes(arrival_scv, prefix_hits, lengths), *(changes or [])]
+    scenario = resolve(model, on, given, mine)
+    with _progress(int(count)) as tick:
+        found = study.ask(
+            scenario,
+            rate=None if rate is None else load.read_rate(rate),
+            trace=trace,
+            sessions=None if sessions is None else int(number("--sessions", sessions)),
+            count=int(count),
+            seed=seed,
+            tick=tick,
+        )
+    if json:
+        common.write_json(found.to_dict())
+    else:
+        print_simulation(found, common.console())
+    if not found.reason:
+        return OK
+    print(f"perfmodel: {found.reason}", file=sys.stderr)
+    return DOES_NOT_FIT
+
+
+class _progress:
+    """A bar on stderr while requests end, where somebody watches."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.bar: Any = None
+
+    def __enter__(self) -> Any:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self.bar = Progress(console=Console(stderr=True), transient=True)
+        self.bar.start()
+        task = self.bar.add_task("requests", total=self.count)
+        return lambda done: self.bar.advance(task, done)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

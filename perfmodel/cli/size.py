@@ -1,0 +1,97 @@
+"""``perfmodel size``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli import DOES_NOT_FIT, OK, common, load
+
+Asked = Annotated[str, typer.Option("--rate", metavar="R", help="Requests a second.")]
+Least = Annotated[str, typer.Option("--least", metavar="GOAL", help="What to make least: cost, power or chips.")]
+Precisions = Annotated[
+    str | None, typer.Option("--precisions", metavar="P,P,...", help="Storage of the weights to try.")
+]
+Depths = Annotated[str | None, typer.Option("--ks", metavar="K,K,...", help="Tokens drafted a step to try.")]
+Most = Annotated[str | None, typer.Option("--max-chips", metavar="N", help="Chips beyond which a plan is no answer.")]
+Explain = Annotated[bool, typer.Option("--explain-rejected", help="List every rejected plan and why.")]
+
+
+@common.asks
+@load.objectives
+def size(
+    model: common.Model,
+    on: common.Systems,
+    rate: Asked,
+    given: Any,
+    limits: Any,
+    least: Least = "cost",
+    precisions: Precisions = None,
+    ks: Depths = None,
+    max_chips: Most = None,
+    arrival_scv: load.Scv = None,
+    prefix_hits: load.Hits = None,
+    lengths: load.Lengths = None,
+    changes: common.Changes = None,
+    explain_rejected: Explain = False,
+    json: common.Json = False,
+    csv: common.Csv = False,
+) -> int:
+    """How many systems, of which kind, in which plan, serve a rate within objectives, at the least cost.
+
+    Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
+    """
+    from perfmodel.errors import UserError
+    from perfmodel.outputs.sizing import print_sizing
+    from perfmodel.question import number
+    from perfmodel.studies import size as study
+
+    if least not in study.GOALS:
+        raise UserError(f"--least {least}: expected one of {', '.join(study.GOALS)}")
+    with _watching() as tick:
+        found = study.size(
+            model,
+            on,
+            load.read_rate(rate),
+            limits,
+            given,
+            [*load.load_changes(arrival_scv, prefix_hits, lengths), *(changes or [])],
+            goal=least,
+            precisions=[part.strip() for part in precisions.split(",")] if precisions else (),
+            depths=[number("--ks", part) for part in ks.split(",")] if ks else (),
+            most_chips=number("--max-chips", max_chips) if max_chips else study.MOST_CHIPS,
+            tick=tick,
+        )
+    if json:
+        common.write_json(found.to_dict())
+    elif csv:
+        common.write_csv(found.answers)
+    else:
+        print_sizing(found, model, common.console(), explain_rejected)
+    if found.answers:
+        return OK
+    print(f"perfmodel: {found.reason}", file=sys.stderr)
+    return DOES_NOT_FIT
+
+
+class _watching:
+    """A line on stderr that says which system is being worked out, where somebody watches."""
+
+    def __init__(self) -> None:
+        self.status: Any = None
+
+    def __enter__(self) -> Any:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.status import Status
+
+        self.status = Status("plans", console=Console(stderr=True))
+        self.status.start()
+        return lambda word: self.status.update(f"plans of {word}")
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()

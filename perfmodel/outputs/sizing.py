@@ -1,0 +1,149 @@
+"""Answers about load as tables, rows and lines."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
+from perfmodel.specs.units import show
+from perfmodel.studies.size import Sized, Sizing, assumptions, cautions, plan_name
+
+_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request"}
+_WHAT = ("mean", "p50", "p90", "p99")
+
+
+def _time(value: float) -> str:
+    return show(value, "s", 3) if math.isfinite(value) else "saturated"
+
+
+def _plain(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "-"
+
+
+def _cells(answer: Sized) -> list[tuple[str, str]]:
+    load, queue = answer.load, answer.load.queue
+    rows = [
+        ("plan", plan_name(answer.scenario)),
+        ("engine", answer.scenario.deployment.engine),
+        ("replicas", f"{load.replicas:,}"),
+        ("chips", f"{answer.chips:,.0f}"),
+        ("batch cap", f"{answer.batch_cap:,.0f}"),
+        ("token budget", f"{answer.token_budget:,.0f}"),
+        ("", ""),
+        ("running a replica", _plain(queue.running, ".3g")),
+    ]
+    for time in TIMES:
+        rows += [
+            (f"{_NAMES[time]} {what.upper() if what != 'mean' else what}", _time(statistic(queue, time, what)))
+            for what in _WHAT
+        ]
+        rows.append(("", ""))
+    money, power = answer.usd_per_hour, answer.power_w
+    return [
+        *rows,
+        ("goodput /s", _plain(load.goodput, ".4g")),
+        ("utilisation", f"{queue.utilisation:.0%}"),
+        ("headroom", _plain(load.headroom, "+.0%")),
+        ("USD an hour", _plain(money, ",.4g")),
+        ("USD a Mtok", _plain(_per_million(answer), ".3g")),
+        ("power", show(power, "W", 3) if math.isfinite(power) else "not published"),
+    ]
+
+
+def _per_million(answer: Sized) -> float:
+    if answer.load.queue.saturated:
+        return math.nan
+    lengths = answer.load.service.lengths
+    tokens = lengths.mean(lengths.prompt + lengths.output) * answer.load.rate
+    return answer.usd_per_hour / (tokens * 3600) * 1e6
+
+
+def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:
+    """Print answers side by side.
+
+    Parameters
+    ----------
+    answers : sequence of Sized
+    console : rich.console.Console
+    title : str
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(title, style="italic"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for answer in answers:
+        table.add_column(Text(answer.scenario.system.name), justify="right", overflow="fold")
+    for rows in zip(*(_cells(answer) for answer in answers), strict=True):
+        if rows[0][0]:
+            table.add_row(Text(rows[0][0]), *(Text(cell) for _, cell in rows))
+        else:
+            table.add_section()
+    console.print(table)
+    for answer in answers:
+        name = f"{answer.scenario.system.name}: " if len(answers) > 1 else ""
+        met = math.isfinite(answer.load.headroom)
+        verb = "first to bind as traffic grows" if met else "not met as it is"
+        _lines(console, "", [f"{name}{verb}: {answer.load.first_limit}"])
+
+
+def _lines(console: Any, heading: str, lines: Sequence[str]) -> None:
+    from rich.text import Text
+
+    if heading and lines:
+        console.print()
+        console.print(Text(heading))
+    for line in lines:
+        console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
+
+
+def print_notes(answers: Sequence[Sized], console: Any) -> None:
+    """Print what was assumed and what to mind, of each answer."""
+    for answer in answers:
+        name = f", for {answer.scenario.system.name}" if len(answers) > 1 else ""
+        _lines(console, f"assumed{name}", assumptions(answer.scenario))
+        _lines(console, f"mind{name}", [*answer.scenario.warnings, *cautions(answer.scenario, answer.load)])
+
+
+def asked(objectives: Objectives) -> str:
+    """Return objectives in words."""
+    words = [f"{phrase(key)} within {show(limit, 's', 3)}" for key, limit in objectives.limits.items()]
+    return ", ".join(words) or "no objective"
+
+
+def print_sizing(sizing: Sizing, model: str, console: Any, explain: bool) -> None:
+    """Print the answers of a search, and why the others lose.
+
+    Parameters
+    ----------
+    sizing : Sizing
+    model : str
+    console : rich.console.Console
+    explain : bool
+        Whether to list every rejected plan, else only how the best of the other systems lose.
+    """
+    title = f"{model}: {sizing.rate:g} requests/s, {asked(sizing.objectives)}, least {sizing.goal}"
+    if sizing.answers:
+        print_load(sizing.answers, console, title)
+    others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
+    _lines(console, "why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others])
+    rest = sizing.rejected[len(others) :]
+    if explain:
+        _lines(
+            console,
+            f"rejected, of {sizing.candidates:,} candidates",
+            [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in rest],
+        )
+    elif rest:
+        _lines(
+            console,
+            "",
+            [f"{len(rest)} plans rejected, {sizing.candidates:,} candidates: --explain-rejected lists them"],
+        )
+    _lines(console, "assumed", sizing.assumed)
+    _lines(console, "mind", sizing.warnings)

@@ -1,0 +1,209 @@
+"""Service-level objectives: what a load must meet, where it breaks, and how many replicas that takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfmodel.equations import queueing
+from perfmodel.serving.chain import FULL, Law, Queue, Service, load_queue
+
+#: Times that an objective can be about, with what users call them.
+TIMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request latency"}
+#: What of a time an objective can be about.
+STATISTICS = ("mean", "p50", "p90", "p99")
+#: What ends a replica's growth where no objective does.
+LIMITS = {
+    "memory": "KV cache full",
+    "engine": "the engine's limit on sequences",
+    "prefill": "prefill takes all the time",
+    "speed": "more requests at once bring no more tokens",
+}
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Times that must not be exceeded [s]: ``{("ttft", "p99"): 0.5}``."""
+
+    limits: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    def failed(self, queue: Queue) -> list[tuple[str, str]]:
+        """Return the objectives that a queue does not meet."""
+        return [key for key, limit in self.limits.items() if not meets(queue, key, limit)]
+
+    def share_met(self, queue: Queue) -> float:
+        """Return the share of requests within every time named, as if times were independent."""
+        share = 1.0
+        for time in TIMES:
+            named = [limit for (name, _), limit in self.limits.items() if name == time]
+            law: Law | None = getattr(queue, time)
+            if named and law is not None:
+                share *= law.share_below(min(named))
+        return share
+
+
+def statistic(queue: Queue, time: str, what: str) -> float:
+    """Return the mean or a percentile of a time of a queue [s]; infinite where the load is not served."""
+    law: Law | None = getattr(queue, time)
+    if queue.saturated or law is None:
+        return math.inf
+    return law.average if what == "mean" else law.quantile(float(what[1:]) / 100)
+
+
+def meets(queue: Queue, key: tuple[str, str], limit: float) -> bool:
+    """Whether a time of a queue is within an objective."""
+    time, what = key
+    law: Law | None = getattr(queue, time)
+    if queue.saturated or law is None:
+        return False
+    return law.average <= limit if what == "mean" else law.share_below(limit) >= float(what[1:]) / 100
+
+
+def phrase(key: tuple[str, str]) -> str:
+    """Return how an objective is named to users."""
+    time, what = key
+    return f"{'mean ' if what == 'mean' else what.upper() + ' '}{TIMES[time]}"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """So many equal replicas under a load that is dealt to them at random.
+
+    Attributes
+    ----------
+    service : Service
+    replicas : int
+    rate, arrival_scv : float
+        Of all requests together [1/s].
+    queue : Queue
+        Of one replica.
+    goodput : float
+        Requests that meet every objective [1/s].
+    headroom : float
+        Growth of the rate that still meets every objective; NaN where they are not met as it is.
+    first_limit : str
+        What breaks first as the rate grows.
+    """
+
+    service: Service
+    replicas: int
+    rate: float
+    arrival_scv: float
+    queue: Queue
+    goodput: float
+    headroom: float
+    first_limit: str
+
+
+def queue_of(service: Service, rate: float, arrival_scv: float, replicas: int) -> Queue:
+    """Return the queue of one of so many replicas."""
+    scv = float(queueing.split_scv(scv=arrival_scv, ways=float(replicas)))
+    return load_queue(service, rate / replicas, scv)
+
+
+def loaded(service: Service, rate: float, arrival_scv: float, replicas: int, objectives: Objectives) -> Loaded:
+    """Put a load on replicas, and find what breaks first as it grows.
+
+    Parameters
+    ----------
+    service : Service
+    rate, arrival_scv : float
+        Of all requests together.
+    replicas : int
+    objectives : Objectives
+    """
+    queue = queue_of(service, rate, arrival_scv, replicas)
+    goodput = 0.0 if queue.saturated else rate * objectives.share_met(queue) * (1 - service.refused)
+    failing = objectives.failed(queue)
+    if queue.saturated or failing:
+        first = phrase(failing[0]) if failing and not queue.saturated else f"saturated: {LIMITS[service.binding]}"
+        return Loaded(service, replicas, rate, arrival_scv, queue, goodput, math.nan, first)
+    most, first = breaking_rate(service, arrival_scv, replicas, objectives, rate)
+    return Loaded(service, replicas, rate, arrival_scv, queue, goodput, most / rate - 1, first)
+
+
+def breaking_rate(
+    service: Service, arrival_scv: float, replicas: int, objectives: Objectives, least: float
+) -> tuple[float, str]:
+    """Return the largest rate that meets every objective, and what breaks beyond it.
+
+    Parameters
+    ----------
+    service : Service
+    arrival_scv : float
+    replicas : int
+    objectives : Objectives
+    least : float
+        A rate at which they are met [1/s].
+    """
+    met, most = least, service.capacity * replicas * FULL
+    first = f"saturated: {LIMITS[service.binding]}"
+    broken = most * (1 + 1e-9)
+    if objectives.failed(queue_of(service, most * 0.999, arrival_scv, replicas)):
+        broken = most * 0.999
+    else:
+        return most, first
+    while broken / met > 1.02:
+        middle = math.sqrt(met * broken)
+        if failing := objectives.failed(queue_of(service, middle, arrival_scv, replicas)):
+            broken, first = middle, phrase(failing[0])
+        else:
+            met = middle
+    return met, first
+
+
+def replicas_for(
+    service: Service, rate: float, arrival_scv: float, objectives: Objectives, most: int
+) -> tuple[int, list[tuple[str, str]]]:
+    """Return the fewest replicas that meet the objectives, or 0 and the objectives that fail however many there are.
+
+    Parameters
+    ----------
+    service : Service
+    rate, arrival_scv : float
+        Of all requests together.
+    objectives : Objectives
+    most : int
+        Replicas beyond which the search stops.
+    """
+
+    def failing(count: int) -> list[tuple[str, str]]:
+        queue = queue_of(service, rate, arrival_scv, count)
+        return [("ttft", "mean")] if queue.saturated else objectives.failed(queue)
+
+    least = max(1, math.ceil(rate / (service.capacity * FULL) * (1 + 1e-12)))
+    if least > most:
+        return 0, []
+    alone = objectives.failed(load_queue(service, min(rate / most, service.capacity * 1e-3), 1.0))
+    if alone:
+        return 0, alone
+    return _fewest(failing, least, most)
+
+
+def _fewest(
+    failing: Callable[[int], list[tuple[str, str]]], least: int, most: int
+) -> tuple[int, list[tuple[str, str]]]:
+    broken, step, reached = least - 1, 1, least
+    while found := failing(reached):
+        broken = reached
+        if reached >= most:
+            return 0, found
+        reached, step = min(most, reached + step), step * 2
+    while reached - broken > 1:
+        middle = (reached + broken) // 2
+        if failing(middle):
+            broken = middle
+        else:
+            reached = middle
+    return reached, []
+
+
+def summary(queue: Queue, time: str) -> dict[str, float | None]:
+    """Return mean and percentiles of a time; all null where the load is not served."""
+    law: Any = getattr(queue, time)
+    if queue.saturated or law is None:
+        return dict.fromkeys(("p50", "p90", "p99", "mean"))
+    found = law.summary()
+    return {key: found[key] if math.isfinite(found[key]) else None for key in ("p50", "p90", "p99", "mean")}

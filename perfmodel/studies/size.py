@@ -1,0 +1,708 @@
+"""How many systems, of which kind, in which plan, serve a traffic within objectives, at the least of something.
+
+Every plan that fits is worked out on means, all batch caps and token budgets in one broadcast.  The Pareto front of
+cost, speed and latency then meets the chain of continuous batching, cheapest first, until what is left cannot win.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.equations import queueing
+from perfmodel.errors import UserError
+from perfmodel.machines.operators import layer_count
+from perfmodel.prediction import METRICS, evaluate, run
+from perfmodel.question import Options, check_plan, resolve, split_changes
+from perfmodel.serving import speculation
+from perfmodel.serving.chain import FULL, Service, serve
+from perfmodel.serving.cost import cost_of
+from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
+from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end
+from perfmodel.serving.step_times import sequence_limit, step_times
+from perfmodel.serving.traffic import lengths_of
+from perfmodel.specs.paths import put
+from perfmodel.specs.types import Scenario, SramEfficiency
+
+#: What an answer can be chosen by.
+GOALS = ("cost", "power", "chips")
+#: Batch caps tried, as shares of what fits, and token budgets of a step tried where prefill alternates with decoding.
+_CAPS = np.unique(np.round(np.geomspace(1.0, 4096.0, 160)))
+_BUDGETS = np.round(512.0 * 2.0 ** np.arange(0, 5.5, 0.5))
+#: Nodes that one replica of GPUs may span, and pipeline stages tried.
+_NODES = 4
+_STAGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+#: Plans of a system that meet the chain before the search gives up on finding a better one.
+_CHAINS = 16
+#: Chips beyond which a plan is no answer, unless told otherwise.
+MOST_CHIPS = 100_000.0
+
+
+@dataclass(frozen=True)
+class Sized:
+    """An answer: so many replicas of a plan of a system, under the traffic."""
+
+    scenario: Scenario
+    load: Loaded
+    batch_cap: float
+    token_budget: float
+    chips: float
+    usd_per_hour: float
+    power_w: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        plan, queue = self.scenario.deployment, self.load.queue
+        return {
+            "system": self.scenario.system.name,
+            "plan": {
+                "tp": float(plan.tp),
+                "pp": float(plan.pp),
+                "ep": float(plan.ep),
+                "engine": plan.engine,
+                "precision": plan.precision,
+                "kv_precision": plan.kv_precision,
+                "batch_cap": self.batch_cap,
+                "token_budget": self.token_budget,
+                "k": None if self.scenario.speculation is None else float(self.scenario.speculation.k),
+            },
+            "replicas": self.load.replicas,
+            "chips": self.chips,
+            "ttft_s": summary(queue, "ttft"),
+            "tpot_s": summary(queue, "tpot"),
+            "request_latency_s": summary(queue, "latency"),
+            "wait_s": summary(queue, "wait"),
+            "goodput_per_s": self.load.goodput,
+            "utilisation": _json(queue.utilisation),
+            "headroom": _json(self.load.headroom),
+            "first_limit": self.load.first_limit,
+            "usd_per_hour": _json(self.usd_per_hour),
+            "power_w": _json(self.power_w),
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return the answer as flat columns."""
+        flat: dict[str, Any] = {}
+        for key, value in self.to_dict().items():
+            if isinstance(value, dict):
+                stem, unit = (key[:-2], "_s") if key.endswith("_s") else (key, "")
+                flat.update({f"{stem}_{part}{unit}": item for part, item in value.items()})
+            else:
+                flat[key] = value
+        return flat
+
+    @property
+    def reason(self) -> str:
+        """Why there are no times, else empty."""
+        queue, service = self.load.queue, self.load.service
+        if not queue.saturated:
+            return ""
+        most = service.capacity * self.load.replicas
+        if not most > 0:
+            return "no request of this traffic fits a replica's cache"
+        return (
+            f"saturated: {self.load.rate:g} requests/s against at most {most:.3g} of {self.load.replicas} "
+            f"replica{'s' if self.load.replicas > 1 else ''} ({LIMITS[service.binding]}); "
+            f"{math.floor(self.load.rate / (service.capacity * FULL)) + 1} would keep up"
+        )
+
+    def goal(self, name: str) -> float:
+        """Return what the search makes least."""
+        return {"cost": self.usd_per_hour, "power": self.power_w, "chips": self.chips}[name]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A plan that is no answer, and why."""
+
+    system: str
+    plan: str
+    reason: str
+    tried: int = 1
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The answers of a search, best first, and what was rejected.
+
+    Attributes
+    ----------
+    answers : tuple of Sized
+        The best plan of each system.
+    rejected : tuple of Rejected
+    objectives : Objectives
+    rate : float
+    goal : str
+        What is made least.
+    candidates : int
+        Plans with batch cap and token budget that were worked out.
+    reason : str
+        Why there is no answer, else empty.
+    assumed, warnings : tuple of str
+    """
+
+    answers: tuple[Sized, ...]
+    rejected: tuple[Rejected, ...]
+    objectives: Objectives
+    rate: float
+    goal: str
+    candidates: int
+    reason: str = ""
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {
+            "answers": [answer.to_dict() for answer in self.answers],
+            "rejected": [
+                {"system": entry.system, "plan": entry.plan, "reason": entry.reason, "candidates": entry.tried}
+                for entry in self.rejected
+            ],
+            "objectives": {f"{time}_{what}_s": limit for (time, what), limit in self.objectives.limits.items()},
+            "rate_per_s": self.rate,
+            "least": self.goal,
+            "candidates": self.candidates,
+            "reason": self.reason or None,
+            "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
+        }
+
+
+def _json(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class _Means:
+    """What candidates of one plan reach on means: one entry each."""
+
+    scenario: Scenario
+    cap: Any
+    budget: Any
+    rate: Any
+    tpot: Any
+    ttft: Any
+    chips: float
+
+
+def plans_of(scenario: Scenario) -> Iterator[Scenario]:
+    """Give every layout of a model on a system that its rules allow.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its own layout does not count.
+    """
+    system, model = scenario.system, scenario.model
+    layers = float(layer_count(model))
+    experts = [run.moe.experts for run in model.layers if run.moe is not None]
+    if system.kind == "kernels":
+        node = int(float(system.chips_per_node))
+        degrees = [float(tp) for tp in range(1, node + 1) if node % tp == 0]
+        degrees += [float(node * count) for count in range(2, _NODES + 1)] if node < 32 else []
+        stages: Sequence[float] = [pp for pp in _STAGES if pp <= layers]
+    else:
+        degrees = sorted({float(plan.tp) for plan in system.plans})
+        stages = [1.0] if system.kind == "dataflow" else [math.ceil(layers / held) for held in range(1, 9)]
+    for tp, pp in itertools.product(degrees, stages):
+        if system.kind == "kernels" and tp * pp > node * _NODES:
+            continue
+        laid = replace(scenario.deployment, plan="given", tp=tp, pp=pp, ep=1.0, dp=1.0)
+        if system.kind == "sram_pipeline":
+            from perfmodel.machines.sram_pipeline import end_stages
+
+            laid = replace(laid, pp=pp + float(end_stages(replace(scenario, deployment=laid))))
+        ranks = [1.0] + ([tp] if experts and tp > 1 and system.kind == "kernels" else [])
+        for ep in ranks:
+            candidate = replace(scenario, deployment=replace(laid, ep=ep))
+            try:
+                check_plan(model, system, candidate.deployment)
+            except UserError:
+                continue
+            yield candidate
+
+
+def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
+    """Work out all batch caps and token budgets of a plan on means."""
+    longest = float((lengths.prompt + lengths.output).max())
+    name, plan = scenario.system.name, plan_name(scenario)
+    held = fit(scenario, longest)
+    if not float(held.room) > 0:
+        return Rejected(name, plan, "the weights do not fit")
+    mean_bytes = float(request_bytes(scenario, lengths.mean(lengths.prompt + lengths.output)))
+    room = float(held.room) / mean_bytes
+    if not room >= 1:
+        return Rejected(name, plan, "no request fits beside the weights")
+    most = min(room, sequence_limit(scenario))
+    rides = isinstance(scenario.system.efficiency, SramEfficiency)
+    caps = np.append(_CAPS[most > _CAPS], math.floor(most))
+    machine = MACHINES[scenario.system.kind]
+    output, prompt = lengths.mean(lengths.output), lengths.mean(lengths.prompt)
+    context = lengths.mean(lengths.output * (lengths.prompt + lengths.output / 2)) / output
+    cached = float(scenario.traffic.prefix_hits)
+    step = np.asarray(speculation.decode(machine, scenario, caps, context).step.time) * np.ones_like(caps)
+    step = np.maximum(step, caps * float(front_end(scenario).stream))
+    together = np.maximum(1.0, np.minimum(caps / output, PREFILL_BUDGET / prompt))
+    first, occupancy = speculation.prefill(
+        machine, scenario, caps if rides else 1.0, context, max(1.0, prompt * (1 - cached)), together
+    )
+    occupancy = np.asarray(occupancy) * np.ones_like(caps)
+    latency = float(np.min(np.asarray(first.time))) + float(front_end(scenario).request)
+    budgets = np.array([math.nan]) if rides else _BUDGETS
+    rate = queueing.saturated_rate(running=caps, output=output, step=step, occupancy=occupancy)[:, None]
+    if not rides:
+        rate = np.minimum(
+            rate,
+            queueing.prefill_rate(
+                occupancy=occupancy[:, None],
+                step=step[:, None],
+                prompt=prompt * (1 - cached),
+                budget=budgets[None, :],
+            ),
+        )
+    rate = rate * np.ones_like(budgets)[None, :]
+    tpot = (step + caps * occupancy / output)[:, None] * np.ones_like(budgets)[None, :]
+    # A prompt longer than the budget waits for a step of decoding between its chunks.
+    chunks = 0.0 if rides else np.maximum(0.0, np.ceil(prompt / budgets) - 1)
+    ttft = latency + step[:, None] * (1 + chunks)
+    shape = (len(caps), len(budgets))
+    chips = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    grid = np.broadcast_to(caps[:, None], shape), np.broadcast_to(budgets[None, :], shape)
+    return _Means(
+        scenario,
+        grid[0].ravel(),
+        grid[1].ravel(),
+        rate.ravel(),
+        tpot.ravel(),
+        np.broadcast_to(ttft, shape).ravel(),
+        chips,
+    )
+
+
+def plan_name(scenario: Scenario) -> str:
+    """Return a layout in a few words."""
+    plan = scenario.deployment
+    words = [f"TP{plan.tp:g}"]
+    words += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
+    words += [f"EP{plan.ep:g}"] if float(plan.ep) > 1 else []
+    words += [f"k={scenario.speculation.k:g}"] if scenario.speculation is not None else []
+    return " ".join([*words, plan.precision])
+
+
+def pareto(columns: Sequence[Any]) -> Any:
+    """Return which rows no other row equals or beats in every column, less being better.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray
+        Three at most.
+    """
+    points = np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
+    kept = np.zeros(len(points), dtype=bool)
+    left = np.flatnonzero(np.isfinite(points).all(axis=1))
+    scale = np.log(np.maximum(points, 1e-300)).sum(axis=1)
+    while len(left):
+        # The least product is on the front; what it equals or beats is not.
+        best = left[np.argmin(scale[left])]
+        kept[best] = True
+        left = left[np.any(points[left] < points[best], axis=1)]
+    return kept
+
+
+def size(
+    model: str,
+    systems: Sequence[str],
+    rate: float,
+    objectives: Objectives,
+    options: Options,
+    changes: Sequence[str] = (),
+    *,
+    goal: str = "cost",
+    precisions: Sequence[str] = (),
+    depths: Sequence[float] = (),
+    most_chips: float = MOST_CHIPS,
+    tick: Callable[[str], None] | None = None,
+) -> Sizing:
+    """Search for the plans that serve a rate within objectives.
+
+    Parameters
+    ----------
+    model, systems, options, changes
+        The question; what a system or the options fix is not searched over.
+    rate : float
+        Requests [1/s].
+    objectives : Objectives
+    goal : str
+        What is made least: ``cost``, ``power`` or ``chips``.
+    precisions : sequence of str
+        Storage of the weights to try; the checkpoint's where empty.
+    depths : sequence of float
+        Tokens drafted a step to try, where a draft is named.
+    most_chips : float
+        Chips beyond which a plan is no answer.
+    tick : callable, optional
+        Called with a word on what is worked out.
+
+    Returns
+    -------
+    Sizing
+    """
+    if not (rate > 0 and math.isfinite(rate)):
+        raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
+    each = split_changes(systems, changes)
+    answers: list[Sized] = []
+    rejected: list[Rejected] = []
+    assumed: list[str] = []
+    warnings: list[str] = []
+    nearest: dict[tuple[str, str], tuple[float, str]] = {}
+    count = 0
+    for on, mine in zip(systems, each, strict=True):
+        if tick is not None:
+            tick(on)
+        bases = [
+            resolve(model, on, _asked(options, precision, depth), mine)
+            for precision in (precisions or (options.precision,))
+            for depth in (depths or (options.k,))
+        ]
+        assumed += [word for word in bases[0].assumed if word not in assumed and not _searched(word)]
+        warnings += [word for base in bases for word in base.warnings if word not in warnings]
+        lengths = lengths_of(bases[0].traffic)
+        best, refused, tried = _search(bases, on, lengths, rate, objectives, most_chips, nearest)
+        answers += best
+        rejected += refused
+        count += tried
+    if goal != "chips" and any(math.isnan(answer.goal(goal)) for answer in answers):
+        missing = [answer.scenario.system.name for answer in answers if math.isnan(answer.goal(goal))]
+        warnings.append(f"{goal} of {', '.join(missing)} is not published: ranked last")
+    answers.sort(key=lambda answer: (math.isnan(answer.goal(goal)), answer.goal(goal), answer.chips))
+    for other in answers[1:]:
+        rejected.insert(
+            0, Rejected(other.scenario.system.name, plan_name(other.scenario), _loses(answers[0], other, goal))
+        )
+    reason = "" if answers else _why_not(objectives, nearest, rejected)
+    return Sizing(
+        tuple(answers),
+        tuple(rejected),
+        objectives,
+        rate,
+        goal,
+        count,
+        reason,
+        (*assumed, *_about_load(bases[0])),
+        (*warnings, *_cautions(answers)),
+    )
+
+
+def _asked(options: Options, precision: str | None, depth: float | None) -> Options:
+    return replace(options, precision=precision, k=depth)
+
+
+def _searched(word: str) -> bool:
+    """Whether an assumption is about what the search varies."""
+    return word.startswith(("plan ", "DP ", "PP ", "concurrency"))
+
+
+def _about_load(scenario: Scenario) -> list[str]:
+    """Return what is taken of arrivals and lengths."""
+    traffic = scenario.traffic
+    scv = float(traffic.arrival_scv)
+    arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
+    if traffic.lengths:
+        lengths = f"lengths of {traffic.lengths}, scaled to the means"
+    else:
+        lengths = f"lognormal lengths, SCV {float(traffic.prompt_scv):g} in and {float(traffic.output_scv):g} out"
+    return [f"{arrivals}, dealt to replicas at random", lengths]
+
+
+def assumptions(scenario: Scenario) -> list[str]:
+    """Return what was assumed of a question about a load."""
+    return [*(word for word in scenario.assumed if not word.startswith("concurrency")), *_about_load(scenario)]
+
+
+#: What a prediction says of itself already.
+_ONCE = ("system", "plan", "chips", "usd_per_hour", "power_w")
+
+
+def load_dict(answer: Sized) -> dict[str, Any]:
+    """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
+    data = run(answer.scenario).to_dict()
+    mine = answer.to_dict()
+    for key in ("ttft_s", "tpot_s", "request_latency_s"):
+        data[key] = mine[key]["mean"]
+    if answer.reason:
+        data.update({key: None for key in METRICS if key in data})
+        data["reason"] = answer.reason
+    # The bands are those of a closed loop, and so is a median.
+    data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
+    data["load"] = {
+        "rate_per_s": answer.load.rate,
+        "saturated": answer.load.queue.saturated,
+        **{
+            key: value
+            for key, value in mine.items()
+            if key not in ("system", "plan", "chips", "usd_per_hour", "power_w")
+        },
+    }
+    data["assumed"] = assumptions(answer.scenario)
+    data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load)]
+    return data
+
+
+def _cautions(answers: Sequence[Sized]) -> list[str]:
+    """Return where the closed form is known to be far from the simulation."""
+    return list(dict.fromkeys(word for answer in answers for word in cautions(answer.scenario, answer.load)))
+
+
+def cautions(scenario: Scenario, load: Loaded) -> list[str]:
+    """Return where the closed form was seen to be far from the simulation.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    load : Loaded
+    """
+    found = []
+    queue, scv = load.queue, float(scenario.traffic.arrival_scv)
+    if not queue.saturated and queue.prefilling > 0.6:
+        found.append(
+            f"prefill takes {queue.prefilling:.0%} of a replica's time: TPOT and P99 of the closed form are up to a "
+            "factor of 2 off there; perfmodel simulate shows the spread"
+        )
+    if not 0.25 <= scv <= 4:
+        found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
+    if not queue.saturated and queue.utilisation > 0.9:
+        found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
+    if load.service.refused > 0:
+        found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
+    return found
+
+
+def _search(
+    bases: Sequence[Scenario],
+    on: str,
+    lengths: Lengths,
+    rate: float,
+    objectives: Objectives,
+    most_chips: float,
+    nearest: dict[tuple[str, str], tuple[float, str]],
+) -> tuple[list[Sized], list[Rejected], int]:
+    """Return the best plan of a system, what was rejected, and how many candidates there were.
+
+    Cost and power of one system go with its chips, so within it the fewest chips win, then the most headroom.
+    """
+    rejected: list[Rejected] = []
+    found: list[_Means] = []
+    for base in bases:
+        fixed = ":" in on and any(key in on for key in ("tp=", "pp=", "plan="))
+        for scenario in [base] if fixed else plans_of(base):
+            means = _means(scenario, lengths)
+            if isinstance(means, Rejected):
+                rejected.append(means)
+            else:
+                found.append(means)
+    if not found:
+        return [], rejected, 0
+    count = sum(len(means.cap) for means in found)
+    owner = np.concatenate([np.full(len(means.cap), at) for at, means in enumerate(found)])
+    chips = np.concatenate([np.full(len(means.cap), means.chips) for means in found])
+    rates, tpots, ttfts, caps, budgets = (
+        np.concatenate([getattr(means, name) for means in found]) for name in ("rate", "tpot", "ttft", "cap", "budget")
+    )
+    floors = _floors(found)
+    possible = np.ones(len(owner), dtype=bool)
+    for at, means in enumerate(found):
+        reasons = []
+        for (time, what), limit in objectives.limits.items():
+            if time in floors[at] and floors[at][time] > limit:
+                reasons.append(
+                    f"{phrase((time, what))} is at least {floors[at][time] * 1e3:.3g} ms, alone on the machine"
+                )
+                _note(
+                    nearest, (time, what), floors[at][time], f"{means.scenario.system.name} {plan_name(means.scenario)}"
+                )
+        if reasons:
+            possible[owner == at] = False
+            rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reasons[0], len(means.cap)))
+    least = np.ceil(rate / rates) * chips
+    too_many = possible & (least > most_chips)
+    possible &= ~too_many
+    for at in np.unique(owner[too_many]):
+        if not possible[owner == at].any():
+            means = found[at]
+            reason = f"needs more than {most_chips:,.0f} chips"
+            rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
+    index = np.flatnonzero(possible)
+    if not len(index):
+        return [], rejected, count
+    # Equal replica counts make near ties: per request is what tells plans apart on means.
+    keep = pareto([chips[index] / rates[index], tpots[index], ttfts[index]])
+    front = index[keep]
+    for at in np.unique(owner[index]):
+        if not np.any(owner[front] == at):
+            means = found[at]
+            reason = "another plan is as fast, as early and cheaper a request on means"
+            rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
+    # One chain for each plan and budget first, at the largest cap on the front: smaller caps only trade load for speed.
+    order = front[np.argsort(chips[front] / rates[front], kind="stable")]
+    best: Sized | None = None
+    services: dict[tuple[int, float], list[int]] = {}
+    for candidate in order:
+        key = (int(owner[candidate]), float(budgets[candidate]))
+        services.setdefault(key, []).append(int(candidate))
+    for tried, ((at, budget), group) in enumerate(services.items()):
+        means = found[at]
+        name, plan = means.scenario.system.name, plan_name(means.scenario)
+        bound = float(np.min(np.ceil(rate / rates[group]))) * means.chips
+        if tried >= _CHAINS or (best is not None and bound >= best.chips):
+            rejected.append(Rejected(name, plan, f"needs at least {bound:,.0f} chips on means", len(group)))
+            continue
+        answer, failing = _answer(means.scenario, lengths, caps[group], budget, rate, objectives, most_chips)
+        if answer is None:
+            for failed, value in failing.items():
+                _note(nearest, failed, value, f"{name} {plan}")
+            words = ", ".join(
+                f"{phrase(failed)} stays at {value * 1e3:.3g} ms or more" for failed, value in failing.items()
+            )
+            rejected.append(Rejected(name, plan, words or f"needs more than {most_chips:,.0f} chips", len(group)))
+        elif best is None or (answer.chips, -answer.load.headroom) < (best.chips, -best.load.headroom):
+            if best is not None:
+                rejected.append(Rejected(name, plan_name(best.scenario), _loses(answer, best, "chips"), 1))
+            best = answer
+        else:
+            rejected.append(Rejected(name, plan, _loses(best, answer, "chips"), len(group)))
+    return ([best] if best is not None else []), rejected, count
+
+
+def _note(nearest: dict[tuple[str, str], tuple[float, str]], key: tuple[str, str], value: float, where: str) -> None:
+    if value < nearest.get(key, (math.inf, ""))[0]:
+        nearest[key] = value, where
+
+
+def _floors(found: Sequence[_Means]) -> list[dict[str, float]]:
+    """Return what no load can beat, by plan: one request alone on the machine."""
+    return [{"tpot": float(means.tpot.min()), "ttft": 0.0} for means in found]
+
+
+def _answer(
+    scenario: Scenario,
+    lengths: Lengths,
+    caps: Any,
+    budget: float,
+    rate: float,
+    objectives: Objectives,
+    most_chips: float,
+) -> tuple[Sized | None, dict[tuple[str, str], float]]:
+    """Return the fewest replicas of a plan over the caps on the front, or what fails."""
+    scv = float(scenario.traffic.arrival_scv)
+    chips = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    best: Service | None = None
+    count_best = 0
+    failing: dict[tuple[str, str], float] = {}
+    # The largest cap first; a smaller one holds TPOT where more load than that would break it.
+    for cap in sorted({float(max(caps)), float(np.median(caps))}, reverse=True):
+        service = _service(scenario, lengths, cap, None if math.isnan(budget) else budget)
+        most = int(most_chips // chips) if best is None else count_best
+        count, failed = replicas_for(service, rate, scv, objectives, most)
+        if count == 0:
+            alone = loaded(service, min(rate / most, service.capacity * 1e-3), 1.0, 1, Objectives()).queue
+            for key in failed:
+                failing[key] = min(failing.get(key, math.inf), statistic(alone, *key))
+        elif best is None or count < count_best:
+            best, count_best = service, count
+    if best is None:
+        return None, failing
+    return _sized(scenario, loaded(best, rate, scv, count_best, objectives), budget), {}
+
+
+def _service(scenario: Scenario, lengths: Lengths, cap: float | None, budget: float | None) -> Service:
+    if budget is not None and scenario.system.engine is not None:
+        # An engine sizes its activations, and so its cache, by the tokens of a step.
+        scenario = put(scenario, "system.engine.batched_tokens", budget)
+    times = step_times(
+        scenario,
+        longest_prompt=float(lengths.prompt.max()),
+        longest=float((lengths.prompt + lengths.output).max()),
+        cap=cap,
+        budget=budget,
+    )
+    return serve(times, lengths, float(scenario.traffic.prefix_hits))
+
+
+def _sized(scenario: Scenario, load: Loaded, budget: float) -> Sized:
+    laid = replace(scenario.deployment, dp=float(load.replicas))
+    running = max(1.0, load.queue.running) * load.replicas
+    traffic = replace(scenario.traffic, concurrency=running)
+    whole = replace(scenario, deployment=laid, traffic=traffic)
+    money = cost_of(whole)
+    token_budget = budget
+    if isinstance(scenario.system.efficiency, SramEfficiency):
+        token_budget = float(scenario.system.efficiency.token_budget)
+    return Sized(
+        whole,
+        load,
+        float(load.service.cap),
+        token_budget,
+        float(evaluate(whole, ()).chips),
+        float(money.per_hour),
+        float(money.draw.mean.watts),
+    )
+
+
+def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = None) -> Sized:
+    """Put a rate on a deployment as it is laid out.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its ``deployment.dp`` are the replicas.
+    rate : float
+        Requests, all replicas together [1/s].
+    objectives : Objectives, optional
+
+    Returns
+    -------
+    Sized
+    """
+    if not (rate > 0 and math.isfinite(rate)):
+        raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
+    lengths = lengths_of(scenario.traffic)
+    service = _service(scenario, lengths, None, None)
+    replicas = int(float(scenario.deployment.dp))
+    load = loaded(service, rate, float(scenario.traffic.arrival_scv), replicas, objectives or Objectives())
+    return _sized(scenario, load, service.times.budget)
+
+
+def _loses(winner: Sized, other: Sized, goal: str) -> str:
+    """Return in words why an answer is not the best one."""
+    mine, best = other.goal(goal), winner.goal(goal)
+    unit = {"cost": "USD an hour", "power": "W", "chips": "chips"}[goal]
+    if math.isnan(mine) or math.isnan(best):
+        return f"{other.chips:,.0f} chips against {winner.chips:,.0f}; {goal} is not published"
+    if mine == best:
+        return f"as many {unit}, less headroom: {other.load.headroom:.0%} against {winner.load.headroom:.0%}"
+    return f"{mine:,.4g} {unit} against {best:,.4g}"
+
+
+def _why_not(
+    objectives: Objectives, nearest: dict[tuple[str, str], tuple[float, str]], rejected: Sequence[Rejected]
+) -> str:
+    """Return why nothing serves the traffic, and what would be needed."""
+    for key, limit in objectives.limits.items():
+        if key in nearest:
+            value, where = nearest[key]
+            return (
+                f"no plan meets {phrase(key)} of {limit * 1e3:.3g} ms: the nearest is {where} with "
+                f"{value * 1e3:.3g} ms, one request alone; a faster system, a smaller precision or a draft model is "
+                "needed"
+            )
+    if rejected:
+        return f"no plan serves it: {rejected[0].plan} on {rejected[0].system}: {rejected[0].reason}"
+    return "no plan fits"

@@ -1,0 +1,142 @@
+"""``size``, ``simulate`` and ``--rate``: layout, keys and refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perfmodel.cli import DOES_NOT_FIT, OK, REFUSED
+from perfmodel.cli.app import invoke
+
+TIMES = ("ttft_s", "tpot_s", "request_latency_s")
+STATISTICS = {"p50", "p90", "p99", "mean"}
+ASKED = ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--traffic", "chat"]
+
+
+def asked(capsys, *arguments):
+    code = invoke(list(arguments))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_size_answers_with_the_documented_keys(capsys):
+    code, out, _ = asked(
+        capsys,
+        "size",
+        *ASKED,
+        "--on",
+        "dgx-b200:tp=1",
+        "--rate",
+        "10",
+        "--ttft-p99",
+        "1 s",
+        "--tpot-p99",
+        "40 ms",
+        "--json",
+    )
+    found = json.loads(out)
+    assert code == OK
+    assert {"answers", "rejected", "assumed", "warnings"} <= set(found)
+    assert len(found["answers"]) == 2
+    for answer in found["answers"]:
+        keys = ("system", "plan", "replicas", "chips", "goodput_per_s", "utilisation", "headroom", "first_limit")
+        assert all(answer[key] is not None for key in (*keys, "usd_per_hour", "power_w"))
+        for time in TIMES:
+            assert set(answer[time]) == STATISTICS
+            assert answer[time]["p50"] <= answer[time]["p90"] <= answer[time]["p99"]
+        assert answer["ttft_s"]["p99"] <= 1
+        assert answer["tpot_s"]["p99"] <= 0.04
+        assert answer["utilisation"] < 1
+        assert answer["headroom"] >= 0
+    assert all(entry["reason"] for entry in found["rejected"])
+
+
+def test_what_cannot_be_met_says_which_objective_and_what_is_near(capsys):
+    code, out, err = asked(capsys, "size", *ASKED, "--rate", "10", "--tpot-p99", "1 ms", "--json")
+    assert code == DOES_NOT_FIT
+    assert json.loads(out)["answers"] == []
+    assert "P99 TPOT of 1 ms" in err
+    assert "nearest" in err
+    assert err.count("\n") == 1
+
+
+def test_a_saturated_replica_has_no_latency(capsys):
+    code, out, err = asked(capsys, "predict", *ASKED, "--rate", "1000", "--json")
+    found = json.loads(out)
+    assert code == DOES_NOT_FIT
+    assert found["load"]["saturated"] is True
+    assert all(found[time] is None for time in TIMES)
+    assert all(value is None for time in TIMES for value in found["load"][time].values())
+    assert "saturated" in err
+    code, out, _ = asked(capsys, "predict", *ASKED, "--rate", "1000")
+    assert "saturated" in out
+
+
+def test_predict_at_a_rate_keeps_its_keys(capsys):
+    _, plain, _ = asked(capsys, "predict", *ASKED, "--json")
+    code, loaded, _ = asked(capsys, "predict", *ASKED, "--rate", "2", "--json")
+    assert code == OK
+    assert set(json.loads(plain)) <= set(json.loads(loaded))
+    assert json.loads(loaded)["load"]["ttft_s"]["mean"] == json.loads(loaded)["ttft_s"]
+
+
+def test_tables_show_percentiles_and_what_binds(capsys):
+    code, out, _ = asked(capsys, "compare", *ASKED, "--on", "dgx-b200:tp=1", "--rate", "2", "--ttft-p99", "0.5")
+    assert code == OK
+    for words in ("TTFT P99", "TPOT P50", "utilisation", "headroom", "first to bind", "Poisson arrivals"):
+        assert words in out
+
+
+def test_the_rejected_are_explained_when_asked(capsys):
+    arguments = ["size", "llama-3.1-70b", "--on", "dgx-h100", "--rate", "2", "--least", "chips"]
+    _, short, _ = asked(capsys, *arguments)
+    _, long, _ = asked(capsys, *arguments, "--explain-rejected")
+    assert "--explain-rejected" in short
+    assert "the weights do not fit" in long
+
+
+def test_simulate_puts_the_closed_form_beside(capsys):
+    pytest.importorskip("simpy")
+    code, out, _ = asked(capsys, "simulate", *ASKED, "--rate", "4", "--requests", "300", "--json")
+    found = json.loads(out)
+    assert code == OK
+    assert set(found["simulated"]) == set(found["closed_form"]) == {*TIMES, "wait_s"}
+    assert found["requests"] == 300
+    code, out, _ = asked(capsys, "simulate", *ASKED, "--sessions", "8", "--requests", "100")
+    assert code == OK
+    assert "simulated" in out
+
+
+def test_a_trace_is_replayed(capsys, tmp_path):
+    pytest.importorskip("simpy")
+    trace = tmp_path / "trace.csv"
+    rows = "\n".join(f"{at * 0.3},{200 + at},{20 + at % 7}" for at in range(60))
+    trace.write_text(f"arrival_s,input_tokens,output_tokens\n{rows}\n", encoding="utf-8")
+    code, out, _ = asked(capsys, "simulate", *ASKED, "--trace", str(trace), "--json")
+    assert code == OK
+    assert json.loads(out)["requests"] == 60
+    code, _, _ = asked(capsys, "predict", *ASKED, "--rate", "2", "--set", f"traffic.lengths={trace}")
+    assert code == OK
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["predict", *ASKED, "--rate", "0"], "--rate"),
+        (["predict", *ASKED, "--rate", "2", "--concurrency", "4"], "either --rate or --concurrency"),
+        (["predict", *ASKED, "--ttft-p99", "1 s"], "give --rate"),
+        (["size", *ASKED, "--rate", "2", "--ttft-p99", "3 GB"], "--ttft-p99"),
+        (["size", *ASKED, "--rate", "2", "--least", "beauty"], "cost, power, chips"),
+        (["simulate", *ASKED], "one of --rate, --trace and --sessions"),
+        (["simulate", *ASKED, "--trace", "nowhere.csv"], "cannot be read"),
+        (["predict", *ASKED, "--rate", "2", "--set", "traffic.lengths=azur"], "azure-chat"),
+        (["predict", *ASKED, "--rate", "2", "--set", "traffic.prefix_hits=1"], "below 1"),
+    ],
+)
+def test_refusals_name_the_fix(capsys, arguments, complaint):
+    code, out, err = asked(capsys, *arguments)
+    assert code == REFUSED
+    assert out == ""
+    assert complaint in err
+    assert err.count("\n") == 1
