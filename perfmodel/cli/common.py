@@ -143,3 +143,26 @@ def write_json(content: dict[str, Any]) -> None:
     import json
 
     print(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+class progress:
+    """A bar on stderr while something long goes on, nothing where it is short or nobody watches."""
+
+    def __init__(self, what: str, total: int, least: int = 0) -> None:
+        self.what, self.total, self.least = what, total, least
+        self.bar: Any = None
+
+    def __enter__(self) -> Callable[[int], Any]:
+        if self.total < self.least or not sys.stderr.isatty():
+            return lambda _: None
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self.bar = Progress(console=Console(stderr=True), transient=True)
+        self.bar.start()
+        task = self.bar.add_task(self.what, total=self.total)
+        return lambda done: self.bar.advance(task, done)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

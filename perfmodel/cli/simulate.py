@@ -52,7 +52,7 @@ def simulate(
         raise UserError(f"--requests {requests}: must be a whole number of at least 1")
     mine = [*load.load_changes(arrival_scv, prefix_hits, lengths), *(changes or [])]
     scenario = resolve(model, on, given, mine)
-    with _progress(int(count)) as tick:
+    with common.progress("requests", int(count)) as tick:
         found = study.ask(
             scenario,
             rate=None if rate is None else load.read_rate(rate),
@@ -70,26 +70,3 @@ def simulate(
         return OK
     print(f"perfmodel: {found.reason}", file=sys.stderr)
     return DOES_NOT_FIT
-
-
-class _progress:
-    """A bar on stderr while requests end, where somebody watches."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.bar: Any = None
-
-    def __enter__(self) -> Any:
-        if not sys.stderr.isatty():
-            return None
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self.bar = Progress(console=Console(stderr=True), transient=True)
-        self.bar.start()
-        task = self.bar.add_task("requests", total=self.count)
-        return lambda done: self.bar.advance(task, done)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()

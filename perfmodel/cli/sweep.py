@@ -48,7 +48,7 @@ def sweep(
         pairs.append((path.strip(), values.strip()))
     result = study.sweep(model, on, pairs, given, changes or [])
     question = shlex.join(["perfmodel", *sys.argv[1:]])
-    with _progress(len(result)) as tick:
+    with common.progress("rows", len(result), least=50_000) as tick:
         if out is not None:
             rows.save(result, Path(out), question, tick)
         elif csv:
@@ -66,26 +66,3 @@ def sweep(
 
 def _any(fits: Any) -> bool:
     return bool(fits.any()) if hasattr(fits, "any") else bool(fits)
-
-
-class _progress:
-    """A bar on stderr while many rows are written, nothing for few."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.bar: Any = None
-
-    def __enter__(self) -> Any:
-        if self.rows < 50_000 or not sys.stderr.isatty():
-            return lambda _: None
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self.bar = Progress(console=Console(stderr=True), transient=True)
-        self.bar.start()
-        task = self.bar.add_task("rows", total=self.rows)
-        return lambda done: self.bar.advance(task, done)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
