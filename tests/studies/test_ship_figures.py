@@ -52,6 +52,7 @@ def test_the_cut_of_the_graph_of_lpus_is_table_1(dead, placement):
     graph = nx.from_scipy_sparse_array(network.quadfour(24, False, placement))
     graph.remove_nodes_from(range(10 * 8, (10 + dead) * 8))
     crossing = nx.cut_size(graph, range(10 * 8))
+    assert network.measured_cut(dead, False, placement) == crossing
     assert crossing == collectives.quadfour_cut_links(skipped=float(dead))
 
 

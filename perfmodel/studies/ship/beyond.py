@@ -471,10 +471,10 @@ def places() -> Figure:
                 "Places",
                 ("quantity", "machine", "value", "why"),
                 [
-                    (quantity, machine, "not computed", why)
+                    (quantity, machine, "not in this report", why)
                     for quantity, why in (
                         ("P99 TTFT and TPOT", "needs arrivals and lengths at random, not a closed loop"),
-                        ("USD per million tokens", "no price of an LPU node is published; needs the bill of materials"),
+                        ("USD per million tokens", "no price of an LPU node is published; perfmodel tco gives ranges"),
                     )
                     for machine in ("SHIP", "SGB200-16Ki", "GB200 NVL72")
                 ],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, figure
+from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, figure
 from perfmodel.studies.ship.data import table
 from perfmodel.studies.ship.samples import KI, SAMPLES
 
@@ -29,7 +29,7 @@ def workload(traces: Sequence[str] = tuple(TITLES)) -> Figure:
         .assign(minutes=lambda frame: frame.end_s / 60, name=lambda frame: frame.trace.map(TITLES))
     )
     summary = table("traces/summary.csv").set_index("trace").loc[list(traces)]
-    band = ratio.groupby("name", sort=False).pd_ratio.agg(["min", "max"])
+    band = ratio.groupby("name").pd_ratio.agg(["min", "max"]).loc[[TITLES[name] for name in traces]]
     quantiles = (
         table("traces/lengths.csv")
         .query("trace in @traces and 0 < quantile < 1")
@@ -136,6 +136,25 @@ def workload(traces: Sequence[str] = tuple(TITLES)) -> Figure:
             ),
         ),
         numbers=tuple(numbers),
+        tables=(
+            Table(
+                "Band of P:D in ten-minute windows, and short requests",
+                ("trace", "P:D least", "P:D most", "P:D of all", "below 8 Ki"),
+                [
+                    (
+                        TITLES[name],
+                        f"{float(least):.1f}",
+                        f"{float(most):.1f}",
+                        f"{float(whole):.1f}",
+                        f"{float(short):.1%}",
+                    )
+                    for name, least, most, whole, short in zip(
+                        traces, band["min"], band["max"], summary.pd_ratio, summary.share_below_8ki, strict=True
+                    )
+                ],
+                (1, 2, 3, 4),
+            ),
+        ),
         claims=(
             Claim(
                 "P:D moves between 0 and over 20 within days",
