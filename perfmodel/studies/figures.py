@@ -41,6 +41,7 @@ MODULES: tuple[str, ...] = tuple(
                 "workload",
             ),
         ),
+        ("cost", ("figures",)),
         ("dataflow", ("batches", "beyond", "optimisations", "systems")),
     )
     for subject in subjects
