@@ -163,8 +163,11 @@ def _build(
             if entry.name not in RESERVED and raw.get(entry.name) is not None:
                 values[entry.name] = _build(hints(kind)[entry.name], raw[entry.name], origin, below, provenance)
             elif unit_of(hints(kind)[entry.name]) and entry.default is not MISSING:
-                note = "not given" if entry.default != entry.default else "default"
-                provenance[below] = Provenance("", "unpublished" if note == "not given" else "derived", "", note)
+                given = entry.default == entry.default
+                origins = (
+                    ("project-definition", "derived", "", "default") if given else ("", "unpublished", "", "not given")
+                )
+                provenance[below] = Provenance(*origins)
             elif entry.default_factory is not MISSING and is_dataclass(hints(kind)[entry.name]):
                 values[entry.name] = _build(hints(kind)[entry.name], {}, origin, below, provenance)
         return kind(**values)
