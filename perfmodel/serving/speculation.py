@@ -86,6 +86,15 @@ def target_scenario(scenario: Scenario) -> Scenario:
     return replace(scenario, system=replace(scenario.system, efficiency=efficiency), speculation=None)
 
 
+def plain_scenario(scenario: Scenario) -> Scenario:
+    """Return the target without a draft, for a speed-up: a dataflow machine's host is then asked for each token."""
+    efficiency = scenario.system.efficiency
+    if isinstance(efficiency, DataflowEfficiency):
+        # Its schedules are offloaded for drafts only.
+        efficiency = replace(efficiency, schedule_offloading=False)
+    return replace(scenario, system=replace(scenario.system, efficiency=efficiency), speculation=None)
+
+
 def extra_chips(scenario: Scenario) -> Any:
     """Return the chips of a replica that only the draft uses: stages of its own on an SRAM pipeline."""
     draft = draft_scenario(scenario)

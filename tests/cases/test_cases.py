@@ -638,7 +638,18 @@ def dense_rates(given):
     return {"bf16_dense_tflops": rates, "fp8_over_bf16": ratios}
 
 
+def eagle_lengths(given):
+    """The card is not named; at 129 tok/s of an 8B model in 16 bits it is an H100, and not an A100, by bandwidth."""
+    gains = []
+    for run in given["rows"]:
+        ratio = run["al"] / (run["k"] + 1)
+        options = {"tp": 1, "prompt": 512, "output": 256, "draft": "eagle", "k": run["k"], "ar": ratio}
+        gains.append(perfmodel.predict("llama-3-8b", on="dgx-h100", **options).speculation["speedup"])
+    return {"speedup": gains, "tps": [given["vanilla_tps"] * gain for gain in gains]}
+
+
 ANSWERS = {
+    "spec-eagle-al-vs-speedup": eagle_lengths,
     "kv-qwen25-7b-h100-tp1": qwen25_7b,
     "kv-mistral-small-24b-h100": mistral_small,
     "kv-llama3-8b-a100-40g": in_blocks("llama-3-8b"),

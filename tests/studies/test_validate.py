@@ -282,7 +282,7 @@ def test_empty_precisions_are_the_checkpoints_and_the_engines(tmp_path):
 # --- rows that are not plain -------------------------------------------------------------------------------------
 
 BAD = {
-    "unknown model": ({"model": "vicuna-7b"}, "unknown model"),
+    "unknown model": ({"model": "abacus-7b"}, "unknown model"),
     "no model": ({"model": ""}, "no model"),
     "unknown hardware": ({"hardware": "Abacus"}, "unknown system"),
     "no hardware": ({"hardware": ""}, "no hardware"),

@@ -12,15 +12,18 @@ from typing import Any, cast
 import numpy as np
 
 from perfmodel import prediction
-from perfmodel.equations import collectives
+from perfmodel.equations import collectives, speculative
 from perfmodel.machines.operators import Pass
 from perfmodel.prediction import METRICS, Prediction, evaluate
+from perfmodel.question import Options, speculation_of
 from perfmodel.serving.fit import fit
+from perfmodel.serving.speculation import draft_scenario, plain_scenario, target_scenario
 from perfmodel.serving.steady import MACHINES
 from perfmodel.specs.types import Scenario, SramEfficiency, Traffic
 from perfmodel.studies.validate.metrics import POWER, rate
-from perfmodel.studies.validate.reading import Unanswered, measured_length, number, plain
+from perfmodel.studies.validate.reading import Unanswered, number
 from perfmodel.studies.validate.rows import LENGTHS, TRAFFIC_FIELDS, Asked
+from perfmodel.studies.validate.speedups import drafting
 
 _NAN = math.nan
 
@@ -173,26 +176,31 @@ def _curve(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tu
         yield float(share), _NAN, _NAN, 1.0
 
 
-def _mtp(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
-    """Give output tokens a user and second with multi-token prediction, at the accepted length that was measured.
-
-    A step verifies k + 1 tokens of each sequence, after k passes of one layer and the head.
-    """
+def _drafted(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
+    """Give speed-up, or output tokens a user and second, of a step of speculation at the measured length."""
     for asked, scenario in zip(group, scenarios, strict=True):
         load, plan = scenario.traffic, scenario.deployment
-        machine, drafted = MACHINES["kernels"], plain(asked.row.given, "k")
-        length = measured_length(asked.row.given)
-        running, context = load.concurrency / plan.dp, load.prompt + load.output / 2
-        verified = machine.step(scenario, (Pass(running, drafted + 1, context, decoding=True),))
-        layer = replace(scenario.model, layers=(replace(scenario.model.layers[-1], count=1.0),))
-        draft = machine.decode(replace(scenario, model=layer), running, context)
-        if float(fit(scenario).cap) < 1 or length is None:
+        how = drafting(asked.row.given)
+        options = Options(draft=how.draft, k=how.passes, ar=how.length / (how.passes + 1))
+        wanted, _, _ = speculation_of(options, scenario.model, scenario.system, plan.precision)
+        assert wanted is not None
+        drafted = replace(scenario, speculation=wanted)
+        if float(fit(drafted).cap) < 1:
             yield _NAN, _NAN, _NAN, _NAN
             continue
-        asked.row.notes.append(
-            f"accepted length {length:g} is the measured one; k + 1 tokens verified, one layer drafts"
+        machine, draft = MACHINES[scenario.system.kind], draft_scenario(drafted)
+        running, context = float(load.concurrency / plan.dp), float(load.prompt + load.output / 2)
+        step = speculative.speculative_step(
+            draft=0.0 if draft is None else machine.decode(draft, running, context).time,
+            drafted=how.passes,
+            verify=machine.decode(target_scenario(drafted), running, context, how.verified).time,
+            host=wanted.host_time,
         )
-        yield length / float(verified.time + drafted * draft.time), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
+        alone = machine.decode(plain_scenario(scenario), running, context).time
+        speedup = speculative.speculative_speedup(length=how.length, plain=alone, step=step)
+        asked.row.notes.append(how.note)
+        value = speedup if asked.form.how == "speedup" else how.length / step
+        yield float(value), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
 
 
 _WAYS: dict[str, Callable[[Sequence[Asked], Sequence[Scenario]], Iterator[tuple[float, float, float, float]]]] = {
@@ -202,7 +210,8 @@ _WAYS: dict[str, Callable[[Sequence[Asked], Sequence[Scenario]], Iterator[tuple[
     "step": _step,
     "context": _context,
     "curve": _curve,
-    "mtp": _mtp,
+    "mtp": _drafted,
+    "speedup": _drafted,
 }
 
 

@@ -29,7 +29,8 @@ class Form:
     how : str
         ``loop``: steady state at the row's concurrency; ``most``: the best of all concurrencies; ``prompt``: a static
         batch; ``step``: one decode step; ``context``: decode steps over contexts; ``curve``: a collective;
-        ``accepted``: speculative arithmetic; ``later``: not modelled yet, ``reason`` says what brings it.
+        ``accepted``: speculative arithmetic; ``speedup`` and ``mtp``: a step of speculation; ``later``: not modelled
+        yet, ``reason`` says what brings it.
     value : callable, optional
         The number inside, of the answer of a steady state.
     """
@@ -88,9 +89,7 @@ FORMS: dict[str, Form] = {
     "intercept": Form("step against context", ("time",), "context"),
     "curve": Form("all-reduce share", ("share",), "curve"),
     "accepted": Form("accepted length", (), "accepted"),
-    "speculative": Form(
-        "speculation", (), "later", reason="the speed of speculative decoding comes with its own models"
-    ),
+    "speculative": Form("speed-up of speculation", ("share",), "speedup"),
     "mtp": Form("output speed per user", ("rate",), "mtp"),
     "given": Form("inputs", (), "later", reason="an input of the models, not something they predict"),
     "power": Form(POWER, ("power",), value=_watts),

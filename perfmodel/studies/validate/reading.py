@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import math
 import re
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog
-from perfmodel.studies.validate.metrics import find_form, form_key
+from perfmodel.studies.validate.metrics import find_form
 
 _NAN = math.nan
 
@@ -179,22 +178,3 @@ def plain(row: Mapping[str, str], name: str) -> float:
 def bundled_path(name: str) -> Path:
     """Return the path of one of the bundled measurements."""
     return catalog.bundled() / "data" / BUNDLED[name]
-
-
-@functools.cache
-def _lengths_measured() -> dict[tuple[str, ...], float]:
-    """Return accepted lengths that were measured, by model, method, depth and data set."""
-    found = {}
-    for row in read_rows(bundled_path("speculative")):
-        if form_key(row["metric"]) == "accepted":
-            found[_draft_of(row)] = float(row["value"])
-    return found
-
-
-def _draft_of(row: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(row.get(name, "").casefold() for name in ("model", "method", "k", "dataset"))
-
-
-def measured_length(row: Mapping[str, str]) -> float | None:
-    """Return the accepted length measured in the run of a row with multi-token prediction."""
-    return _lengths_measured().get(_draft_of(row)) if row.get("method", "").casefold() == "mtp" else None

@@ -16,7 +16,8 @@ from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies import serving_fit
 from perfmodel.studies.validate.metrics import FORMS, POWER, Form, form_key
 from perfmodel.studies.validate.names import find_engine, find_model, find_precision, find_system
-from perfmodel.studies.validate.reading import Unanswered, measured_length, number, plain, read_unit, whole
+from perfmodel.studies.validate.reading import Unanswered, number, plain, read_unit, whole
+from perfmodel.studies.validate.speedups import drafting, measured_length, target_of
 
 _NAN = math.nan
 
@@ -244,6 +245,9 @@ def _lengths(row: Mapping[str, str], form: Form, clients: float, notes: list[str
         if prompt is None:
             raise Unanswered("no isl is given")
         return prompt, output or 1.0
+    if form.how == "speedup" and (prompt is None or output is None):
+        notes.append(f"lengths are not given: {prompt or 1024.0:g} tokens in and {output or 256.0:g} out taken")
+        return prompt or 1024.0, output or 256.0
     if prompt is None and clients == 1 and form.family in ("TPOT", "output speed per user", "utilisation"):
         chat = catalog.load_traffic("chat")
         notes.append(f"lengths are not given: chat, {chat.prompt:g} in and {chat.output:g} out")
@@ -281,7 +285,7 @@ def ask(row: Row) -> Asked:
     curve = form.how == "curve" and not given["model"]
     try:
         row.system = find_system(given["hardware"])
-        model_name, written, note = ("", "", "") if curve else find_model(given["model"])
+        model_name, written, note = ("", "", "") if curve else find_model(target_of(given["model"]))
     except Unanswered:
         if form.how in ("later", "accepted"):
             raise Unanswered(form.reason or _NO_ACCEPTANCE) from None
@@ -314,9 +318,11 @@ def ask(row: Row) -> Asked:
     mode = given.get("mode", "").casefold()
     if "disagg" in mode or "disagg" in given.get("engine", "").casefold():
         raise Unanswered("disaggregated serving comes with its own model")
-    if given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
+    if form.how == "speedup":
+        row.fitted = drafting(given).fitted
+    elif given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
         if key != "user" or system.kind != "kernels" or measured_length(given) is None:
-            raise Unanswered(FORMS["speculative"].reason)
+            raise Unanswered("only the speed of one user is predicted for runs with a draft, at a measured length")
         form, key = FORMS["mtp"], "mtp"
     if re.search(r"pruned|sparse", given.get("notes", "").casefold()):
         row.notes.append("the run pruned or sparsified the model; the whole model is predicted")
@@ -328,7 +334,7 @@ def ask(row: Row) -> Asked:
     if key in ("power", "energy") and asked_for is None:
         form = FORMS[f"{key}_most"]
         row.notes.append("no concurrency is given: at the largest throughput")
-    if asked_for is None and form.how in ("loop", "prompt", "step"):
+    if asked_for is None and form.how in ("loop", "prompt", "step", "speedup"):
         raise Unanswered("no concurrency is given")
     clients = asked_for or 1.0
     prompt, output = _lengths(given, form, clients, row.notes)
