@@ -60,21 +60,25 @@ def objectives(verb: Callable[..., int]) -> Callable[..., int]:
 
 
 def _read(given: dict[tuple[str, str], str | None]) -> Objectives:
-    from perfmodel.errors import UserError
     from perfmodel.serving.objectives import Objectives
+
+    return Objectives(
+        {(time, what): seconds(f"--{time}-{what}", text) for (time, what), text in given.items() if text is not None}
+    )
+
+
+def seconds(name: str, text: str) -> float:
+    """Read a time of an option [s]."""
+    from perfmodel.errors import UserError
     from perfmodel.specs.units import parse
 
-    limits = {}
-    for (time, what), text in given.items():
-        if text is None:
-            continue
-        try:
-            limits[time, what] = parse(text, "s")
-        except UserError as error:
-            raise UserError(f"--{time}-{what}: {error}") from None
-        if not limits[time, what] > 0:
-            raise UserError(f"--{time}-{what} {text}: must be more than 0")
-    return Objectives(limits)
+    try:
+        value = parse(text, "s")
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    if not value > 0:
+        raise UserError(f"{name} {text}: must be more than 0")
+    return value
 
 
 def read_rate(text: str) -> float:

@@ -16,6 +16,14 @@ Precisions = Annotated[
 ]
 Depths = Annotated[str | None, typer.Option("--ks", metavar="K,K,...", help="Tokens drafted a step to try.")]
 Most = Annotated[str | None, typer.Option("--max-chips", metavar="N", help="Chips beyond which a plan is no answer.")]
+Available = Annotated[
+    str | None, typer.Option("--availability", metavar="A", help="Share of time that enough must work: 0.999.")
+]
+Mtbf = Annotated[str | None, typer.Option("--chip-mtbf", metavar="T", help="Time between failures of a chip: 50000 h.")]
+Prefill = Annotated[
+    str | None,
+    typer.Option("--prefill-on", metavar="SYSTEM[:...]", help="A pool for prefill only; --on is the one for decode."),
+]
 Explain = Annotated[bool, typer.Option("--explain-rejected", help="List every rejected plan and why.")]
 
 
@@ -31,6 +39,9 @@ def size(
     precisions: Precisions = None,
     ks: Depths = None,
     max_chips: Most = None,
+    availability: Available = None,
+    chip_mtbf: Mtbf = None,
+    prefill_on: Prefill = None,
     arrival_scv: load.Scv = None,
     prefix_hits: load.Hits = None,
     lengths: load.Lengths = None,
@@ -44,12 +55,24 @@ def size(
     Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
     """
     from perfmodel.errors import UserError
-    from perfmodel.outputs.sizing import print_sizing
+    from perfmodel.outputs.sizing import print_pools, print_sizing
     from perfmodel.question import number
     from perfmodel.studies import size as study
 
     if least not in study.GOALS:
         raise UserError(f"--least {least}: expected one of {', '.join(study.GOALS)}")
+    wanted = [*load.load_changes(arrival_scv, prefix_hits, lengths), *(changes or [])]
+    if prefill_on is not None:
+        if len(on) != 1:
+            raise UserError("--prefill-on needs one --on, the system of the pool that decodes")
+        pair = study.disaggregated(model, prefill_on, on[0], load.read_rate(rate), limits, given, wanted)
+        if json:
+            common.write_json(pair.to_dict())
+        else:
+            print_pools(pair, model, limits, common.console())
+        if pair.reason:
+            print(f"perfmodel: {pair.reason}", file=sys.stderr)
+        return DOES_NOT_FIT if pair.reason else OK
     with _watching() as tick:
         found = study.size(
             model,
@@ -57,11 +80,13 @@ def size(
             load.read_rate(rate),
             limits,
             given,
-            [*load.load_changes(arrival_scv, prefix_hits, lengths), *(changes or [])],
+            wanted,
             goal=least,
             precisions=[part.strip() for part in precisions.split(",")] if precisions else (),
             depths=[number("--ks", part) for part in ks.split(",")] if ks else (),
             most_chips=number("--max-chips", max_chips) if max_chips else study.MOST_CHIPS,
+            available=number("--availability", availability) if availability else None,
+            chip_mtbf=load.seconds("--chip-mtbf", chip_mtbf) if chip_mtbf else None,
             tick=tick,
         )
     if json:

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
 from perfmodel.specs.units import show
-from perfmodel.studies.size import Sized, Sizing, assumptions, cautions, plan_name
+from perfmodel.studies.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
 
 _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request"}
 _WHAT = ("mean", "p50", "p90", "p99")
@@ -42,6 +42,14 @@ def _cells(answer: Sized) -> list[tuple[str, str]]:
         ]
         rows.append(("", ""))
     money, power = answer.usd_per_hour, answer.power_w
+    spares = answer.availability
+    if spares is not None:
+        rows += [
+            ("spares", f"{spares.spares:,} {spares.unit}" if spares.spares >= 0 else "out of reach"),
+            ("recovery", show(spares.recovery_s, "s", 3)),
+            ("requests hit", f"{spares.hit:.2g}"),
+            ("", ""),
+        ]
     return [
         *rows,
         ("goodput /s", _plain(load.goodput, ".4g")),
@@ -114,6 +122,56 @@ def asked(objectives: Objectives) -> str:
     """Return objectives in words."""
     words = [f"{phrase(key)} within {show(limit, 's', 3)}" for key, limit in objectives.limits.items()]
     return ", ".join(words) or "no objective"
+
+
+def print_pools(found: Disaggregated, model: str, objectives: Objectives, console: Any) -> None:
+    """Print the pools of a disaggregated deployment side by side.
+
+    Parameters
+    ----------
+    found : Disaggregated
+    model : str
+    objectives : Objectives
+    console : rich.console.Console
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(f"{model}: {found.rate:g} requests/s, {asked(objectives)}", style="italic"))
+    pools = found.pools
+    if pools is not None:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for heading in ("", "prefill pool", "decode pool"):
+            table.add_column(heading, justify="right" if heading else "left")
+        loads = (pools.prefill, pools.decode)
+        rows = [
+            ("system", [found.prefill.system.name, found.decode.system.name]),
+            ("plan", [plan_name(found.prefill), plan_name(found.decode)]),
+            ("replicas", [f"{load.replicas:,}" for load in loads]),
+            ("utilisation", [f"{load.queue.utilisation:.0%}" for load in loads]),
+            ("headroom", [_plain(load.headroom, "+.0%") for load in loads]),
+        ]
+        for what in _WHAT:
+            name = what if what == "mean" else what.upper()
+            rows.append((f"TTFT {name}", [_time(statistic(pools.prefill.queue, "ttft", what)), ""]))
+        for what in _WHAT:
+            name = what if what == "mean" else what.upper()
+            rows.append((f"TPOT {name}", ["", _time(statistic(pools.decode.queue, "tpot", what))]))
+        for label, cells in rows:
+            table.add_row(Text(label), *map(Text, cells))
+        console.print(table)
+        moved = show(pools.transfer, "s", 3) if math.isfinite(pools.transfer) else "not published"
+        late = show(pools.tpot_mean, "s", 3) if math.isfinite(pools.tpot_mean) else "not published"
+        _lines(
+            console,
+            "",
+            [
+                f"{pools.chips:,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
+                f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
+            ],
+        )
+    _lines(console, "assumed", found.assumed)
 
 
 def print_sizing(sizing: Sizing, model: str, console: Any, explain: bool) -> None:

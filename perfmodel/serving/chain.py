@@ -35,6 +35,9 @@ _SLICES = np.diff(_EDGES)
 _NORMAL = np.array([-1.7507, -1.0803, -0.5978, -0.1891, 0.1891, 0.5651, 0.9346, 1.2816, 1.6449, 2.0537, 2.5121, 3.0902])
 
 
+_PARTS = ("weight", "shift", "mean", "variance")
+
+
 @dataclass(frozen=True)
 class Law:
     """Distribution of a time [s] as a weighted mixture of shifted gamma laws."""
@@ -75,6 +78,13 @@ class Law:
         """Time that so large a share does not exceed."""
         times, shares = self.points
         return float(times[min(len(times) - 1, int(np.searchsorted(shares, share * shares[-1])))])
+
+    def mixed(self, share: float, later: float) -> Law:
+        """Return the law where such a share of requests takes so much longer [s]."""
+        twice = {name: np.concatenate([getattr(self, name)] * 2) for name in _PARTS}
+        twice["weight"] = np.concatenate([self.weight * (1 - share), self.weight * share])
+        twice["shift"] = np.concatenate([self.shift, self.shift + later])
+        return Law(**twice)
 
     def summary(self) -> dict[str, float]:
         """Mean and percentiles."""
@@ -185,7 +195,7 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0) -> Service:
     """
     held = times.bytes_of(lengths.prompt + lengths.output)
     fits = held <= times.pool
-    refused = 1 - float(lengths.weight[fits].sum())
+    refused = max(0.0, 1 - float(lengths.weight[fits].sum()))
     if not fits.any():
         return Service(times, lengths, 0, "memory", cached, 0.0, "memory", 1.0)
     kept = Lengths(lengths.prompt[fits], lengths.output[fits], lengths.weight[fits] / lengths.weight[fits].sum())
@@ -483,9 +493,6 @@ class _State:
         calm = Law(weight * (1 - self.waiting), shift, mean, variance)
         queued = Law(weight * self.waiting, shift, mean + self.held, variance + self.held**2)
         return Law(*(np.concatenate([getattr(law, name) for law in (calm, queued)]) for name in _PARTS))
-
-
-_PARTS = ("weight", "shift", "mean", "variance")
 
 
 @dataclass(frozen=True)

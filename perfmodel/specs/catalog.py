@@ -26,6 +26,7 @@ from perfmodel.specs.types import (
     Materials,
     Model,
     Provenance,
+    Reliability,
     System,
     Traffic,
 )
@@ -40,7 +41,8 @@ INDEX = "index.json"
 CALIBRATION = "hardware_specs/calibration"
 ENGINE_FOLDER = "hardware_specs/engines"
 POWER_FOLDER = "hardware_specs/power"
-ECONOMICS, MATERIALS = "economics.yaml", "materials.yaml"
+ECONOMICS, MATERIALS, RELIABILITY = "economics.yaml", "materials.yaml", "reliability.yaml"
+_SINGLE = (ECONOMICS, MATERIALS, RELIABILITY)
 SOURCES = "hardware_specs/sources.yaml"
 
 
@@ -63,7 +65,7 @@ def roots() -> list[Path]:
 
 
 def _spec_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", ECONOMICS, MATERIALS))
+    return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", *_SINGLE))
 
 
 def _names(path: Path) -> list[str]:
@@ -289,6 +291,12 @@ def with_power(system: System) -> System:
     return replace(system, power_shape=shape, provenance={**system.provenance, **origin})
 
 
+def load_reliability() -> Reliability:
+    """Load how often chips fail: the user's ``hardware_specs/reliability.yaml``, else the bundled one."""
+    found, provenance = _load(_nearest(RELIABILITY), Reliability)
+    return replace(cast(Reliability, found), provenance=provenance)
+
+
 def load_economics() -> Economics:
     """Load what money, power and people cost: the user's ``hardware_specs/economics.yaml``, else the bundled one."""
     economics, provenance = _load(_nearest(ECONOMICS), Economics)
@@ -350,7 +358,7 @@ def generated() -> dict[Path, str]:
         root = bundled() / folder
         checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, dataclass)}
         if kind == "system":
-            for name, filled in ((ECONOMICS, Economics), (MATERIALS, Materials)):
+            for name, filled in ((ECONOMICS, Economics), (MATERIALS, Materials), (RELIABILITY, Reliability)):
                 if not problems(root / name, filled):
                     checked[name] = _checksum(root / name)
         made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import POWER_OF_KIND, Economics, Engine, Materials, Model, System, Traffic
+from perfmodel.specs.types import POWER_OF_KIND, Economics, Engine, Materials, Model, Reliability, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -24,6 +24,8 @@ def _dataclass(path: Path) -> type[Any]:
         return Economics
     if "defects" in raw:
         return Materials
+    if path.name == catalog.RELIABILITY:
+        return Reliability
     if path.parent.name == "power":
         return POWER_OF_KIND[path.stem]
     if "layers" in raw:
@@ -42,7 +44,7 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
         for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER):
             chosen += sorted((catalog.bundled() / folder).glob("*.yaml"))
         beside = catalog.bundled() / catalog.FOLDERS["system"][0]
-        chosen += [beside / catalog.ECONOMICS, beside / catalog.MATERIALS]
+        chosen += [beside / name for name in (catalog.ECONOMICS, catalog.MATERIALS, catalog.RELIABILITY)]
     problems: list[str] = []
     for path in chosen:
         try:

@@ -606,6 +606,32 @@ class Economics:
 
 
 @dataclass(frozen=True)
+class Reliability:
+    """How often chips fail and how long it takes until they serve again.
+
+    Attributes
+    ----------
+    chip_mtbf : Number
+        Between failures of a GPU with its share of node, network and software; of other chips none is published.
+    repair : Number
+        Until a broken chip is there again.
+    detection, restart, reload_bandwidth : Number
+        Until a failure is seen, until an engine runs again, and how fast a chip reads its weights.
+    rotation : Number
+        Until the partitions of an SRAM pipeline have moved past a failed node.
+    """
+
+    name: str
+    chip_mtbf: Seconds
+    repair: Seconds
+    detection: Seconds
+    restart: Seconds
+    reload_bandwidth: Bandwidth
+    rotation: Seconds
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
 class Materials:
     """What parts cost to make, by process, package, kind of node and year."""
 

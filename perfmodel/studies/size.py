@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,17 @@ from perfmodel.machines.operators import layer_count
 from perfmodel.prediction import METRICS, evaluate, run
 from perfmodel.question import Options, check_plan, resolve, split_changes
 from perfmodel.serving import speculation
+from perfmodel.serving.availability import Availability, with_failures
 from perfmodel.serving.chain import FULL, Service, serve
 from perfmodel.serving.cost import cost_of
+from perfmodel.serving.disaggregation import Pools, pools
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
 from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end
 from perfmodel.serving.step_times import sequence_limit, step_times
 from perfmodel.serving.traffic import lengths_of
+from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario, SramEfficiency
 
@@ -56,6 +59,7 @@ class Sized:
     chips: float
     usd_per_hour: float
     power_w: float
+    availability: Availability | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -85,6 +89,12 @@ class Sized:
             "first_limit": self.load.first_limit,
             "usd_per_hour": _json(self.usd_per_hour),
             "power_w": _json(self.power_w),
+            "availability": None
+            if self.availability is None
+            else {
+                key: value if isinstance(value, str) else _json(value)
+                for key, value in asdict(self.availability).items()
+            },
         }
 
     def row(self) -> dict[str, Any]:
@@ -329,6 +339,8 @@ def size(
     precisions: Sequence[str] = (),
     depths: Sequence[float] = (),
     most_chips: float = MOST_CHIPS,
+    available: float | None = None,
+    chip_mtbf: float | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> Sizing:
     """Search for the plans that serve a rate within objectives.
@@ -348,6 +360,10 @@ def size(
         Tokens drafted a step to try, where a draft is named.
     most_chips : float
         Chips beyond which a plan is no answer.
+    available : float, optional
+        Share of time that enough replicas must work; spares are added for it.
+    chip_mtbf : float, optional
+        Time between failures of a chip; published for GPUs only [s].
     tick : callable, optional
         Called with a word on what is worked out.
 
@@ -376,6 +392,8 @@ def size(
         warnings += [word for base in bases for word in base.warnings if word not in warnings]
         lengths = lengths_of(bases[0].traffic)
         best, refused, tried = _search(bases, on, lengths, rate, objectives, most_chips, nearest)
+        if available is not None:
+            best = [_spared(answer, available, chip_mtbf, warnings) for answer in best]
         answers += best
         rejected += refused
         count += tried
@@ -399,6 +417,25 @@ def size(
         (*assumed, *_about_load(bases[0])),
         (*warnings, *_cautions(answers)),
     )
+
+
+def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: list[str]) -> Sized:
+    """Return an answer with the spares that a target takes, counted in chips and cost."""
+    if not 0 < target < 1:
+        raise UserError(f"--availability {target:g}: must be a share between 0 and 1, as 0.999")
+    system, rates = answer.scenario.system, catalog.load_reliability()
+    if chip_mtbf is None:
+        if system.kind != "kernels":
+            warnings.append(f"time between failures of {system.chip} is not published: give --chip-mtbf for spares")
+            return answer
+        chip_mtbf = float(rates.chip_mtbf)
+    replicas = answer.load.replicas
+    found = with_failures(answer.scenario, answer.load, target, rates, answer.chips / replicas, chip_mtbf)
+    if found.spares < 0:
+        warnings.append(f"{target:g} is out of reach of spare {found.unit} of {system.name}")
+        return replace(answer, availability=found)
+    share = 1 + found.extra
+    return replace(answer, availability=found, chips=answer.chips * share, usd_per_hour=answer.usd_per_hour * share)
 
 
 def _asked(options: Options, precision: str | None, depth: float | None) -> Options:
@@ -483,6 +520,76 @@ def cautions(scenario: Scenario, load: Loaded) -> list[str]:
     if load.service.refused > 0:
         found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
     return found
+
+
+@dataclass(frozen=True)
+class Disaggregated:
+    """Pools for prefill and decode, or why there are none."""
+
+    prefill: Scenario
+    decode: Scenario
+    pools: Pools | None
+    rate: float
+    reason: str
+    assumed: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        found = self.pools
+        sides = {}
+        for name, scenario, time in (("prefill", self.prefill, "ttft"), ("decode", self.decode, "tpot")):
+            load = getattr(found, name) if found is not None else None
+            sides[name] = {
+                "system": scenario.system.name,
+                "plan": plan_name(scenario),
+                "replicas": None if load is None else load.replicas,
+                f"{time}_s": None if load is None else summary(load.queue, time),
+                "utilisation": None if load is None else load.queue.utilisation,
+                "headroom": None if load is None else _json(load.headroom),
+                "first_limit": None if load is None else load.first_limit,
+            }
+        return {
+            "rate_per_s": self.rate,
+            **sides,
+            "chips": None if found is None else found.chips,
+            "prefill_replicas_per_decode_replica": None if found is None else _json(found.ratio),
+            "kv_transfer_s": None if found is None else _json(found.transfer),
+            "tpot_with_transfer_s": None if found is None else _json(found.tpot_mean),
+            "reason": self.reason or None,
+            "assumed": list(self.assumed),
+        }
+
+
+def disaggregated(
+    model: str,
+    prefill_on: str,
+    decode_on: str,
+    rate: float,
+    objectives: Objectives,
+    options: Options,
+    changes: Sequence[str] = (),
+) -> Disaggregated:
+    """Size a pool that prefills and one that decodes, each on a plan of its own.
+
+    Parameters
+    ----------
+    model, options, changes
+        The question, the same for both pools.
+    prefill_on, decode_on : str
+        System and plan of a replica of either pool.
+    rate : float
+        Requests [1/s].
+    objectives : Objectives
+    """
+    first, second = (resolve(model, on, options, changes) for on in (prefill_on, decode_on))
+    scv = float(first.traffic.arrival_scv)
+    found = pools(first, second, lengths_of(first.traffic), rate, scv, objectives)
+    assumed = tuple(dict.fromkeys([*assumptions(first), *assumptions(second)]))
+    if isinstance(found, Pools):
+        return Disaggregated(first, second, found, rate, "", assumed)
+    words = ", ".join(phrase(key) for key in found) or "the rate"
+    reason = f"{words} cannot be met with these plans, however many replicas: one request alone takes longer"
+    return Disaggregated(first, second, None, rate, reason, assumed)
 
 
 def _search(

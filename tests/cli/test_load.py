@@ -140,3 +140,20 @@ def test_refusals_name_the_fix(capsys, arguments, complaint):
     assert out == ""
     assert complaint in err
     assert err.count("\n") == 1
+
+
+def test_pools_and_spares_answer(capsys):
+    code, out, _ = asked(capsys, "size", *ASKED, "--prefill-on", "dgx-h100:tp=2", "--rate", "10", "--json")
+    found = json.loads(out)
+    assert code == OK
+    assert found["prefill"]["replicas"] >= 1
+    assert set(found["decode"]["tpot_s"]) == STATISTICS
+    assert found["kv_transfer_s"] > 0
+    code, out, _ = asked(capsys, "size", *ASKED, "--rate", "10", "--availability", "0.999", "--json")
+    (answer,) = json.loads(out)["answers"]
+    assert code == OK
+    assert answer["availability"]["reached"] >= 0.999
+    assert answer["chips"] == answer["replicas"] + answer["availability"]["spares"]
+    code, _, err = asked(capsys, "size", *ASKED, "--rate", "10", "--availability", "99.9")
+    assert code == REFUSED
+    assert "--availability" in err

@@ -1,0 +1,175 @@
+"""Pools of their own for prefill and decode, of the same or unlike machines, and attention apart from feed-forward."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.equations import disaggregation
+from perfmodel.machines.kernels import stage_link
+from perfmodel.machines.operators import ACTIVATION_BYTES, layer_count
+from perfmodel.serving.chain import Service, serve
+from perfmodel.serving.fit import request_bytes
+from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for
+from perfmodel.serving.steady import MACHINES
+from perfmodel.serving.step_times import step_times
+from perfmodel.specs.types import KernelsEfficiency, Scenario
+
+#: Replicas of a pool beyond which a question counts as not served.
+_MOST = 100_000
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Two pools under a load.
+
+    Attributes
+    ----------
+    prefill, decode : Loaded
+        TTFT is the prefill pool's; TPOT that of the decode pool, with what a request waits for at its door.
+    chips : float
+        Of both pools.
+    transfer : float
+        Mean time to move a prompt's cache [s].
+    ratio : float
+        Prefill replicas for each decode replica at capacity.
+    tpot_mean : float
+        With transfer and admission spread over the tokens after the first [s].
+    """
+
+    prefill: Loaded
+    decode: Loaded
+    chips: float
+    transfer: float
+    ratio: float
+    tpot_mean: float
+
+
+def prefill_service(scenario: Scenario, lengths: Lengths) -> Service:
+    """Return what a replica that only prefills can do."""
+    alone = Lengths(lengths.prompt, np.ones_like(lengths.output), lengths.weight)
+    times = step_times(scenario, longest_prompt=float(alone.prompt.max()), longest=float(alone.prompt.max()) + 1)
+    return serve(times, alone, float(scenario.traffic.prefix_hits))
+
+
+def decode_service(scenario: Scenario, lengths: Lengths) -> Service:
+    """Return what a replica that only decodes can do; a prompt's cache comes from elsewhere."""
+    times = step_times(
+        scenario,
+        longest_prompt=float(lengths.prompt.max()),
+        longest=float((lengths.prompt + lengths.output).max()),
+    )
+    # What is left of a prefill is nothing; a tiny time keeps moments defined.
+    none = np.full_like(times.occupancy, 1e-12)
+    return serve(replace(times, occupancy=none, latency=none, slot=none, front=0.0), lengths)
+
+
+def transfer(sender: Scenario, receiver: Scenario, tokens: Any) -> Any:
+    """Time to move the cache of so many tokens from a replica to another [s]."""
+    ends = []
+    for side in (sender, receiver):
+        chips = float(side.deployment.tp) * float(side.deployment.pp)
+        ends.append(float(stage_link(side.system).bandwidth_per_direction) * chips)
+    size = request_bytes(sender, tokens) * float(sender.deployment.tp) * float(sender.deployment.pp)
+    return disaggregation.transfer_time(size=size, sending=ends[0], receiving=ends[1], latency=_latency(sender))
+
+
+def pools(
+    prefill: Scenario, decode: Scenario, lengths: Lengths, rate: float, arrival_scv: float, objectives: Objectives
+) -> Pools | list[tuple[str, str]]:
+    """Return the fewest replicas of either pool that meet the objectives of its times.
+
+    Objectives on TTFT size the prefill pool, those on TPOT and on the whole request the decode pool.
+
+    Parameters
+    ----------
+    prefill, decode : Scenario
+        The plan of a replica of each pool, on the same or on unlike systems.
+    lengths : Lengths
+    rate, arrival_scv : float
+        Of all requests together.
+    objectives : Objectives
+
+    Returns
+    -------
+    Pools or list
+        The objectives that a pool cannot meet, however large, where there are such.
+    """
+    sides = []
+    for build, scenario, times in (
+        (prefill_service, prefill, ("ttft",)),
+        (decode_service, decode, ("tpot", "latency")),
+    ):
+        service = build(scenario, lengths)
+        mine = Objectives({key: limit for key, limit in objectives.limits.items() if key[0] in times})
+        count, failing = replicas_for(service, rate, arrival_scv, mine, _MOST) if service.capacity > 0 else (0, [])
+        if count == 0:
+            return failing
+        sides.append(loaded(service, rate, arrival_scv, count, mine))
+    one, two = sides
+    moved = lengths.mean(transfer(prefill, decode, lengths.prompt))
+    output = lengths.mean(lengths.output)
+    law: Any = two.queue.tpot
+    door: Any = two.queue.wait
+    late = (moved + door.average) / max(1.0, output - 1)
+    chips = sum(
+        side.replicas * float(plan.deployment.tp) * float(plan.deployment.pp)
+        for side, plan in ((one, prefill), (two, decode))
+    )
+    ratio = disaggregation.pool_ratio(prefill_rate=one.service.capacity, decode_rate=two.service.capacity)
+    return Pools(one, two, chips, moved, float(ratio), law.average + late)
+
+
+def split_step(
+    attention: Scenario, feed_forward: Scenario, batch: float, context: float, batches: float = 2.0
+) -> float:
+    """Decode step where attention runs on one machine and the feed-forward blocks on another [s].
+
+    The head is counted on both sides, which is small beside the layers.
+
+    Parameters
+    ----------
+    attention, feed_forward : Scenario
+        Of the same model.
+    batch : float
+        Sequences of one batch.
+    context : float
+        Tokens in the cache of each.
+    batches : float
+        Batches that take turns.
+    """
+    layers = attention.model.layers
+    parts = (
+        (attention, tuple(replace(run, mlp=None, moe=None) for run in layers)),
+        (
+            feed_forward,
+            tuple(replace(run, attention=None, mla=None, linear=None, mamba1=None, mamba2=None) for run in layers),
+        ),
+    )
+    times = []
+    for scenario, kept in parts:
+        part = replace(scenario, model=replace(scenario.model, layers=kept))
+        times.append(float(MACHINES[part.system.kind].decode(part, batch, context).time))
+    message = batch * float(attention.model.hidden) * ACTIVATION_BYTES
+    hop = disaggregation.transfer_time(
+        size=message,
+        sending=float(stage_link(attention.system).bandwidth_per_direction) * float(attention.deployment.tp),
+        receiving=float(stage_link(feed_forward.system).bandwidth_per_direction) * float(feed_forward.deployment.tp),
+        latency=_latency(attention),
+    )
+    exchange = 2 * float(layer_count(attention.model)) * float(hop)
+    return float(
+        disaggregation.split_step(attention=times[0], feed_forward=times[1], exchange=exchange, batches=batches)
+    )
+
+
+def _latency(scenario: Scenario) -> float:
+    efficiency = scenario.system.efficiency
+    if isinstance(efficiency, KernelsEfficiency):
+        return float(efficiency.stage_latency)
+    hop = float(scenario.system.link.hop_latency)
+    return hop if math.isfinite(hop) else 0.0

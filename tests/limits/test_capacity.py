@@ -1,0 +1,213 @@
+"""What must hold of loads, sizes, pools and spares whatever the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.equations import disaggregation as split
+from perfmodel.equations import reliability
+from perfmodel.question import Options, resolve
+from perfmodel.serving.availability import spares_for
+from perfmodel.serving.chain import load_queue, serve
+from perfmodel.serving.disaggregation import Pools, pools, split_step
+from perfmodel.serving.lengths import Lengths, empirical, lognormal
+from perfmodel.serving.objectives import Objectives, loaded, replicas_for, statistic
+from perfmodel.serving.steady import MACHINES, steady_state
+from perfmodel.serving.step_times import step_times
+from perfmodel.serving.traffic import length_table, lengths_of
+from perfmodel.studies.size import at_rate, pareto, size
+
+FEW = settings(derandomize=True, deadline=None, max_examples=25)
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return resolve("llama-3.1-8b", "dgx-h100:tp=1", Options(traffic="chat"))
+
+
+@pytest.fixture(scope="module")
+def service(scenario):
+    lengths = lengths_of(scenario.traffic)
+    times = step_times(
+        scenario, longest_prompt=float(lengths.prompt.max()), longest=float((lengths.prompt + lengths.output).max())
+    )
+    return serve(times, lengths)
+
+
+def test_tabulated_steps_are_those_of_the_machine(scenario, service):
+    """At the knots and between them."""
+    for batch in (1.0, 17.0, 200.0):
+        for context in (100.0, 1300.0, 3777.0):
+            exact = float(MACHINES["kernels"].decode(scenario, batch, context).time)
+            assert float(service.times.step(batch, context)) == pytest.approx(exact, rel=0.01)
+    first, _ = MACHINES["kernels"].prefill(scenario, 1.0, 1000.0, 1155.0, 1.0)
+    assert float(service.times.first_token(1155.0, 1.0)) == pytest.approx(float(first.time), rel=0.03)
+
+
+def test_capacity_is_that_of_a_full_closed_loop(scenario):
+    """Both conserve work; fixed lengths, so that they count the same requests."""
+    running = 64.0
+    fixed = replace(scenario.traffic, lengths="", prompt_scv=0.0, output_scv=0.0, concurrency=running)
+    steady = steady_state(replace(scenario, traffic=fixed))
+    lengths = lengths_of(fixed)
+    times = step_times(scenario, longest_prompt=1155.0, longest=1400.0, cap=running)
+    # The closed loop's own count of tokens: the first one comes out of the prefill.
+    exact = running / (float(steady.prefill.time) + 210 * float(steady.tpot))
+    assert serve(times, lengths).capacity == pytest.approx(exact, rel=0.03)
+
+
+@FEW
+@given(st.floats(0.05, 0.9), st.floats(1.05, 1.3))
+def test_times_rise_with_the_load(service, used, more):
+    calm = load_queue(service, used * service.capacity)
+    busy = load_queue(service, min(0.99, used * more) * service.capacity)
+    for time in ("ttft", "tpot", "latency"):
+        for what in ("mean", "p50", "p90", "p99"):
+            assert statistic(busy, time, what) >= statistic(calm, time, what) * 0.995
+    assert busy.running >= calm.running
+
+
+@FEW
+@given(st.floats(0.05, 0.95))
+def test_little_holds(service, used):
+    """Requests in the replica are the rate times the time that one spends there."""
+    queue = load_queue(service, used * service.capacity)
+    inside = queue.latency.average - service.times.front - queue.wait.average
+    assert queue.running == pytest.approx(queue.rate * inside, rel=0.15)
+
+
+def test_an_idle_replica_is_as_fast_as_one_request_alone(scenario, service):
+    queue = load_queue(service, service.capacity * 1e-6)
+    alone = float(MACHINES["kernels"].decode(scenario, 1.0, service.context).time)
+    assert statistic(queue, "tpot", "mean") == pytest.approx(alone, rel=0.02)
+
+
+def test_saturation_has_no_latency(service):
+    queue = load_queue(service, service.capacity * 1.2)
+    assert queue.saturated
+    assert statistic(queue, "ttft", "mean") == float("inf")
+
+
+def test_the_fewest_replicas_meet_the_objectives_and_one_less_does_not(service):
+    objectives = Objectives({("ttft", "p99"): 0.6, ("tpot", "p99"): 0.015})
+    count, failing = replicas_for(service, 60.0, 1.0, objectives, 1000)
+    assert not failing
+    assert not objectives.failed(load_queue(service, 60.0 / count))
+    assert objectives.failed(load_queue(service, 60.0 / (count - 1)))
+    answer = loaded(service, 60.0, 1.0, count, objectives)
+    assert answer.headroom >= 0
+    assert not objectives.failed(load_queue(service, 60.0 * (1 + answer.headroom) / count))
+    assert 0.97 * 60 <= answer.goodput <= 60
+
+
+def test_more_traffic_needs_no_fewer_chips():
+    asked = {"options": Options(traffic="chat"), "objectives": Objectives({("tpot", "p99"): 0.05})}
+    few, many = (size("llama-3.1-8b", ["dgx-h100"], rate, goal="chips", **asked) for rate in (10.0, 100.0))
+    assert few.answers[0].chips <= many.answers[0].chips
+    assert many.answers[0].load.rate / many.answers[0].load.replicas <= many.answers[0].load.service.capacity
+
+
+def test_what_size_found_is_what_predict_answers():
+    found = size("llama-3.1-8b", ["dgx-h100:tp=1"], 40.0, Objectives({("tpot", "p99"): 0.05}), Options(traffic="chat"))
+    answer = found.answers[0]
+    plan = answer.scenario.deployment
+    again = at_rate(
+        resolve("llama-3.1-8b", "dgx-h100:tp=1", Options(traffic="chat", dp=float(plan.dp))), 40.0, found.objectives
+    )
+    assert again.load.queue.utilisation == pytest.approx(answer.load.queue.utilisation, rel=0.05)
+
+
+@FEW
+@given(st.lists(st.tuples(*[st.floats(0.1, 10)] * 3), min_size=1, max_size=60))
+def test_the_pareto_front_is_what_brute_force_finds(points):
+    rows = np.array(points)
+    kept = pareto(list(rows.T))
+    for at, row in enumerate(rows):
+        better = np.any(np.all(rows <= row, axis=1) & np.any(rows < row, axis=1))
+        if kept[at]:
+            assert not better
+        else:
+            assert better or np.any(np.all(rows[kept] == row, axis=1))
+
+
+@pytest.mark.parametrize(("name", "prompt", "output"), [("azure-chat", 1154.7, 211.1), ("azure-code", 2047.8, 27.88)])
+def test_tables_of_lengths_keep_the_means_of_their_traces(name, prompt, output):
+    """Means of the Azure traces, as their publication gives them."""
+    table = length_table(name)
+    assert table.weight.sum() == pytest.approx(1)
+    assert table.mean(table.prompt) == pytest.approx(prompt, rel=1e-3)
+    assert table.mean(table.output) == pytest.approx(output, rel=1e-3)
+
+
+@FEW
+@given(st.floats(10, 5000), st.floats(0, 3))
+def test_lognormal_lengths_keep_mean_and_spread(mean, scv):
+    lengths = lognormal(mean, scv, 100.0, 0.0)
+    assert lengths.mean(lengths.prompt) == pytest.approx(mean, rel=0.02)
+    spread = lengths.mean(lengths.prompt**2) / lengths.mean(lengths.prompt) ** 2 - 1
+    assert scv * 0.6 - 1e-9 <= spread <= scv * 1.02 + 1e-9
+
+
+def test_an_empirical_table_keeps_quantiles():
+    generator = np.random.default_rng(0)
+    prompt = generator.lognormal(6, 1, 20_000)
+    table = empirical(prompt, generator.lognormal(5, 0.7, 20_000))
+    order = np.argsort(table.prompt)
+    share = np.cumsum(table.weight[order])
+    for quantile in (0.5, 0.9, 0.99):
+        found = table.prompt[order][np.searchsorted(share, quantile)]
+        assert found == pytest.approx(np.quantile(prompt, quantile), rel=0.12)
+
+
+# --- pools and spares --------------------------------------------------------------------------------------------
+
+
+def test_pools_share_what_one_replica_would_do(scenario):
+    lengths = Lengths(np.array([1000.0]), np.array([200.0]), np.array([1.0]))
+    found = pools(scenario, scenario, lengths, 20.0, 1.0, Objectives())
+    assert isinstance(found, Pools)
+    # A replica that does both is no faster than the two halves of its work in series.
+    times = step_times(scenario, longest_prompt=1000.0, longest=1200.0)
+    both = serve(times, lengths).capacity
+    halves = 1 / (1 / found.prefill.service.capacity + 1 / found.decode.service.capacity)
+    assert both == pytest.approx(halves, rel=0.06)
+    assert found.ratio == pytest.approx(found.decode.service.capacity / found.prefill.service.capacity)
+
+
+def test_more_prompt_for_each_output_takes_more_prefill(scenario):
+    ratios = []
+    for prompt in (500.0, 1000.0, 2000.0, 4000.0):
+        lengths = Lengths(np.array([prompt]), np.array([200.0]), np.array([1.0]))
+        found = pools(scenario, scenario, lengths, 5.0, 1.0, Objectives())
+        assert isinstance(found, Pools)
+        ratios.append(found.ratio)
+    assert ratios == sorted(ratios)
+
+
+def test_a_split_layer_is_no_faster_than_its_parts(scenario):
+    whole = float(MACHINES["kernels"].decode(scenario, 32.0, 1000.0).time)
+    assert split_step(scenario, scenario, 32.0, 1000.0, 1.0) >= whole
+
+
+def test_the_cache_moves_at_the_slower_side():
+    assert split.transfer_time(size=100.0, sending=10.0, receiving=50.0, latency=1.0) == 11.0
+
+
+def test_one_in_ten_broken_needs_the_binomial_spares():
+    """9 of 10 replicas at 90 %: P(at least 9 of 10) = 10 x 0.9^9 x 0.1 + 0.9^10."""
+    assert spares_for(9, 0.9, 0.73)[0] == 1
+    assert spares_for(9, 0.9, 0.73)[1] == pytest.approx(10 * 0.9**9 * 0.1 + 0.9**10)
+    assert spares_for(9, 0.9, 0.999)[0] > 3
+    assert spares_for(5, 1.0, 0.9999)[0] == 0
+    assert spares_for(10, 0.0, 0.9)[0] == -1
+
+
+def test_the_training_cluster_of_llama_3_fails_every_three_hours():
+    """419 interruptions in 54 days on 16,384 GPUs."""
+    found = reliability.instance_mtbf(chip_mtbf=50677 * 3600.0, chips=16384.0)
+    assert found / 3600 == pytest.approx(54 * 24 / 419, rel=1e-3)
