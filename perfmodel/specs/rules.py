@@ -11,7 +11,9 @@ from perfmodel.specs.types import (
     OWNERSHIPS,
     PRECISIONS,
     TENSOR_CLASSES,
+    YIELD_MODELS,
     Economics,
+    Materials,
     Model,
     System,
 )
@@ -105,10 +107,16 @@ def _money(economics: Economics) -> Iterator[tuple[str, str]]:
             yield name, "a share is at most 1"
 
 
+def _yield_model(materials: Materials) -> Iterator[tuple[str, str]]:
+    if materials.yield_model not in YIELD_MODELS:
+        yield "yield_model", f"unknown '{materials.yield_model}', expected one of {', '.join(YIELD_MODELS)}"
+
+
 _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] = {
     System: (_known_kind, _memory_of_its_kind, _plans, _rates, _quantised, _engine),
     Model: (_precision, _layers),
     Economics: (_ownership, _money),
+    Materials: (_yield_model,),
 }
 
 

@@ -605,6 +605,9 @@ class Economics:
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
 
+YIELD_MODELS = ("poisson", "murphy", "seeds", "negative_binomial")
+
+
 @dataclass(frozen=True)
 class Reliability:
     """How often chips fail and how long it takes until they serve again.
@@ -633,8 +636,9 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Materials:
-    """What parts cost to make, by process, package, kind of node and year."""
+    """What parts cost to make, by process, package, kind of node and year; ``yield_model`` is one of YIELD_MODELS."""
 
+    yield_model: str
     wafer: Mapping[str, Dollars]
     defects: Mapping[str, PerSquareMillimetre]
     cluster: Count

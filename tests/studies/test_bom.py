@@ -1,10 +1,12 @@
 """Bills of materials against published ones, and what is not published."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from perfmodel.specs import catalog
+from perfmodel.specs.types import YIELD_MODELS
 from perfmodel.studies.cost import bom
 
 COMPUTED = [entry for entry in bom.against_published() if not entry.copied]
@@ -43,6 +45,19 @@ def test_every_line_lies_in_its_range(system):
     for line in (*made.chip, *made.node):
         if line.kind != "not published":
             assert 0 <= line.low <= line.value <= line.high, line
+
+
+def test_yield_models_of_a_die_are_ordered():
+    """Clustered defects leave more dies whole, so a die costs less: Poisson, Murphy, negative binomial, Seeds."""
+    stock, system = catalog.load_materials(), catalog.load_bare_system("dgx-h100")
+    costs = {model: bom.bill(system, replace(stock, yield_model=model)).chip[0].value for model in YIELD_MODELS}
+    assert costs["seeds"] < costs["negative_binomial"] < costs["poisson"]
+    assert costs["seeds"] < costs["murphy"] < costs["poisson"]
+
+
+def test_the_price_at_its_own_margin_is_the_price():
+    made = bom.bill(catalog.load_bare_system("dgx-b200"))
+    assert made.price_at(made.margin) == pytest.approx(made.price)
 
 
 def test_memory_follows_its_year():

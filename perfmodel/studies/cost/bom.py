@@ -57,6 +57,10 @@ class Bill:
         """Share of the price that the known materials leave; an upper bound where lines are missing."""
         return 1 - total(self.node, "materials of the node").value / self.price
 
+    def price_at(self, margin: float) -> float:
+        """Return the price at which the known materials would leave such a margin [USD]."""
+        return float(yield_cost.price_at_margin(cost=total(self.node, "materials of the node").value, margin=margin))
+
 
 def total(lines: Sequence[Line], name: str, count: float = 1.0) -> Line:
     """Return the sum of the lines that are known, so many times; its note names those that are not."""
@@ -138,6 +142,20 @@ def _part(node: str, name: str) -> Callable[[_Shelf, _Shelf], float]:
     return lambda shelf, _: shelf("node", node, name)
 
 
+def _perfect(shelf: _Shelf, wafer: str, area: Any) -> Any:
+    """Return the share of dies without a defect, by the model that the materials name."""
+    defects = shelf("defects", wafer)
+    match shelf.materials.yield_model:
+        case "poisson":
+            return yield_cost.poisson_yield(defects=defects, area=area)
+        case "murphy":
+            return yield_cost.murphy_yield(defects=defects, area=area)
+        case "seeds":
+            return yield_cost.seeds_yield(defects=defects, area=area)
+        case _:
+            return yield_cost.negative_binomial_yield(defects=defects, area=area, cluster=shelf("cluster"))
+
+
 def _chip_lines(system: System, line: Callable[..., Line], hbm_year: str) -> tuple[Line, ...]:
     die = system.die
     hbm = system.memory.hbm
@@ -147,9 +165,7 @@ def _chip_lines(system: System, line: Callable[..., Line], hbm_year: str) -> tup
     area, stacks = die.area, die.stacks
 
     def logic(shelf: _Shelf, other: _Shelf) -> float:
-        perfect = yield_cost.negative_binomial_yield(
-            defects=shelf("defects", die.wafer), area=area, cluster=shelf("cluster")
-        )
+        perfect = _perfect(shelf, die.wafer, area)
         dies = yield_cost.dies_per_wafer(
             area=area, diameter=shelf("wafer_diameter"), scribe=shelf("scribe"), edge=shelf("edge")
         )

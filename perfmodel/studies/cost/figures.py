@@ -268,9 +268,12 @@ def materials(on: Sequence[str] = ("dgx-h100", "dgx-b200", "lpu-v1", "sn40l-16")
         )
         for entry in bom.against_published()
     )
-    rows, table = [], []
+    rows, table, prices = [], [], []
+    margin = bom.bill(catalog.load_bare_system("dgx-h100")).margin
     for name in on:
         made = bom.bill(catalog.load_bare_system(name))
+        asked = catalog.load_bare_system(name).price.system
+        prices.append((name, _thousands(float(asked)), f"{made.margin:.0%}", _thousands(made.price_at(margin))))
         for where, lines in (("chip", made.chip), ("node", made.node)):
             for line in (*lines, bom.total(lines, f"{where} in all")):
                 known = line.kind != "not published"
@@ -296,7 +299,13 @@ def materials(on: Sequence[str] = ("dgx-h100", "dgx-b200", "lpu-v1", "sn40l-16")
         caption="What is not published is missing. Memory at prices of 2025.",
     )
     headings = ("system", "of", "line", "kind", "low [USD]", "value [USD]", "high [USD]", "note")
-    return Figure("What machines are made of", answer, (chart,), numbers, tables=(Table("Bills", headings, table),))
+    margins = Table(
+        "What the price leaves over the known materials, and the price at the margin of a DGX H100",
+        ("system", "price taken [kUSD]", "margin", f"price at {margin:.0%} [kUSD]"),
+        prices,
+    )
+    bills = Table("Bills", headings, table)
+    return Figure("What machines are made of", answer, (chart,), numbers, tables=(margins, bills))
 
 
 @figure("tco-hours")

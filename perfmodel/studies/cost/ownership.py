@@ -125,6 +125,7 @@ class Owning:
             "tpot_s": _number(answer.metrics["tpot_s"]),
             "output_tokens_per_s_per_user": _number(answer.metrics["output_tokens_per_s_per_user"]),
             "tokens_per_s_per_kw": _number(tokens_per_kw(owned)),
+            "tokens_per_joule": _number(tokens_per_kw(owned) / 1e3),
             "chips": _number(answer.chips),
             "reason": answer.reason or None,
         }
@@ -197,6 +198,7 @@ def breakdown(owned: Owned) -> dict[str, Any]:
         },
         "carbon_g_per_output_token": {"operational": _number(operational * 1e3), "embodied": _number(embodied * 1e3)},
         "materials_usd": materials,
+        "margin_over_materials": _number(owned.bill.margin),
     }
 
 
