@@ -211,6 +211,12 @@ def speculation_of(
     )
 
 
+def check_layout(scenario: Scenario) -> list[str]:
+    """Refuse a layout that target or draft cannot run; return what is assumed of the draft's."""
+    check_plan(scenario.model, scenario.system, scenario.deployment)
+    return _check_draft(scenario)
+
+
 def _check_draft(scenario: Scenario) -> list[str]:
     """Return what is assumed of the ranks of a draft; refuse where they do not divide its heads."""
     draft = draft_scenario(scenario)
@@ -363,7 +369,7 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
 _ANY_TRAFFIC: Any = None
 
 
-def _named_precision(model: str | Model, architecture: Model) -> str:
+def named_precision(model: str | Model, architecture: Model) -> str:
     """Return the precision that an alias such as ``Qwen/Qwen3-32B-FP8`` asks for; a file speaks for itself."""
     if not isinstance(model, str) or model.casefold() == architecture.name.casefold() or Path(model).exists():
         return ""
@@ -406,6 +412,22 @@ def resolve(
         system, warnings = replace(catalog.load_bare_system(system_name), efficiency=efficiency), []
         engine = options.engine or system.default_engine
         system = catalog.with_power(catalog.with_engine(system, engine))
+    return ask(architecture, system, engine, options, changes, warnings, named_precision(model, architecture))
+
+
+def ask(
+    architecture: Model,
+    system: System,
+    engine: str,
+    options: Options,
+    changes: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+    named: str = "",
+) -> Scenario:
+    """Return the scenario of a loaded architecture on a loaded system; see :func:`resolve`.
+
+    ``named`` is the precision that the name by which the architecture was asked for ends in.
+    """
     if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
@@ -425,7 +447,6 @@ def resolve(
     if options.concurrency is None:
         assumed.append("concurrency 1")
     traffic = replace(traffic, concurrency=float(options.concurrency or 1))
-    named = _named_precision(model, architecture)
     precision = options.precision or named or architecture.precision
     if options.precision is None:
         assumed.append(f"precision {precision}, " + ("as the name says" if named else "the checkpoint's"))
@@ -457,8 +478,7 @@ def resolve(
     for change in changes:
         if change.lstrip().startswith("deployment."):
             scenario = assign(scenario, change)
-    check_plan(scenario.model, scenario.system, scenario.deployment)
-    assumed += _check_draft(scenario)
+    assumed += check_layout(scenario)
     assumed.append(_money(scenario))
     return replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
 

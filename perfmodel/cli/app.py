@@ -25,6 +25,7 @@ from perfmodel.cli.specs import specs_app
 from perfmodel.cli.sweep import sweep
 from perfmodel.cli.tco import tco
 from perfmodel.cli.validate import validate
+from perfmodel.cli.whatif import whatif
 from perfmodel.errors import UserError
 
 app = typer.Typer(
@@ -64,6 +65,7 @@ _VERBS: tuple[Callable[..., Any], ...] = (
     export,
     size,
     simulate,
+    whatif,
     calibrate,
     validate,
     report,

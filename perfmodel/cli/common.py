@@ -148,12 +148,12 @@ def write_json(content: dict[str, Any]) -> None:
 class progress:
     """A bar on stderr while something long goes on, nothing where it is short or nobody watches."""
 
-    def __init__(self, what: str, total: int, least: int = 0) -> None:
+    def __init__(self, what: str, total: int | None, least: int = 0) -> None:
         self.what, self.total, self.least = what, total, least
         self.bar: Any = None
 
     def __enter__(self) -> Callable[[int], Any]:
-        if self.total < self.least or not sys.stderr.isatty():
+        if (self.total is not None and self.total < self.least) or not sys.stderr.isatty():
             return lambda _: None
         from rich.console import Console
         from rich.progress import Progress

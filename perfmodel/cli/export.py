@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,9 @@ CsvFile = Annotated[
 Dictionary = Annotated[
     str | None, typer.Option("--dictionary", metavar="FILE.csv", help="Write column, type, unit and meaning beside it.")
 ]
+Xlsx = Annotated[
+    str | None, typer.Option("--xlsx", metavar="FILE.xlsx", help="Write a planning workbook of live formulas.")
+]
 
 
 @common.asks
@@ -28,18 +32,19 @@ def export(
     also: Also = None,
     csv: CsvFile = None,
     dictionary: Dictionary = None,
+    xlsx: Xlsx = None,
 ) -> int:
-    """Answers to take along: a tidy file with a data dictionary.
+    """Answers to take along: a tidy file with a data dictionary, or a workbook of live formulas.
 
-    All models are asked on all systems.
+    All models are asked on all systems.  The workbook offers all bundled systems and models of the same equations.
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs import answers as output
     from perfmodel.prediction import run
     from perfmodel.question import resolve, split_changes
 
-    if csv is None and dictionary is None:
-        raise UserError("export: say where to, with --csv FILE")
+    if csv is None and dictionary is None and xlsx is None:
+        raise UserError("export: say where to, with --csv FILE or --xlsx FILE")
     each = split_changes(on, changes or [])
     scenarios = [
         resolve(name, system, given, mine)
@@ -51,8 +56,22 @@ def export(
         if path is not None:
             write(found, Path(path))
             print(f"wrote {path}", file=sys.stderr)
+    if xlsx is not None:
+        _workbook([model, *(also or [])], on, given, changes or [], Path(xlsx))
     missing = [answer.reason for answer in found if answer.reason]
     if len(missing) < len(found):
         return OK
     print(f"perfmodel: {missing[0]}", file=sys.stderr)
     return DOES_NOT_FIT
+
+
+def _workbook(models: list[str], systems: list[str], options: Any, changes: list[str], path: Path) -> None:
+    from perfmodel.outputs import workbook
+    from perfmodel.outputs.offers import bundled_offer
+
+    workbook.check_path(path)
+    with common.progress("pairs", None) as tick:
+        offer, asked = bundled_offer(models, systems, options, changes, tick)
+    question = shlex.join(["perfmodel", *sys.argv[1:]])
+    workbook.write(offer, path, [question], asked=asked)
+    print(f"wrote {path}: {len(offer.systems)} systems, {len(offer.models)} models", file=sys.stderr)

@@ -1,0 +1,95 @@
+// Answers of the traced equations: no page is needed here, so that tests can run it alone.
+const engine = (() => {
+  const place = new Map(DATA.paths.map((path, at) => [path, at]));
+  const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
+
+  function fill(x, part) {
+    part.at.forEach((at, i) => { x[at] = part.value[i] === null ? NaN : part.value[i]; });
+  }
+
+  function pairOf(state) {
+    const row = own(DATA.pairs, state.system);
+    return row === undefined ? undefined : own(row, state.model);
+  }
+
+  /** Inputs as they stand before anything is changed. */
+  function given(state) {
+    const pair = pairOf(state);
+    const x = new Float64Array(DATA.paths.length).fill(NaN);
+    for (const part of [DATA.common, own(DATA.systems, state.system).inputs, own(DATA.models, state.model).inputs,
+      pair.inputs, (own(DATA.traffics, state.traffic) ?? DATA.traffics[DATA.start.traffic]).inputs]) fill(x, part);
+    return x;
+  }
+
+  function inputs(state) {
+    const x = given(state);
+    for (const [path, value] of Object.entries(state.set)) if (place.has(path)) x[place.get(path)] = value;
+    return x;
+  }
+
+  /** Why an input cannot have a value, or nothing. */
+  function wrong(path, value) {
+    const rule = own(DATA.rules, path) ?? DATA.rules[""];
+    if (!Number.isFinite(value)) return "must be a number";
+    if (rule.whole && value !== Math.round(value)) return "must be a whole number";
+    if (value < rule.least || (rule.open && value === rule.least))
+      return `must be ${rule.open ? "more than" : "at least"} ${rule.least}`;
+    if (value > rule.most) return `must be at most ${rule.most}`;
+    return "";
+  }
+
+  /** Why a layout cannot run, or nothing. */
+  function refused(pair, x, found) {
+    const degree = (name) => x[place.get(`deployment.${name}`)];
+    const [tp, pp, dp, ep] = ["tp", "pp", "dp", "ep"].map(degree);
+    if (!pair.tp.includes(tp)) return `TP ${tp} is not among ${pair.tp.join(", ")}`;
+    if (dp !== Math.round(dp) || dp < 1) return "DP must be a whole number of at least 1";
+    if (!pair.ep.includes(ep) || (ep !== 1 && (tp * dp) % ep)) return `EP ${ep} does not divide TP x DP or the experts`;
+    const most = found.stages_layers + found.stages_ends;
+    if (pp !== Math.round(pp) || pp < 1 || pp <= found.stages_ends || pp > most)
+      return `PP must lie between ${found.stages_ends + 1} and ${most}`;
+    return "";
+  }
+
+  /** Results by name; NaN where there is none, and the reason beside. */
+  function answer(state) {
+    const pair = pairOf(state);
+    if (pair === undefined) return {found: {}, reason: "this model cannot be laid out on this system"};
+    const x = inputs(state);
+    for (const [path, value] of Object.entries(state.set)) {
+      const why = place.has(path) ? wrong(path, value) : "no such input";
+      if (why) return {x, pair, found: {}, reason: `${path} ${why}`};
+    }
+    const values = PROGRAMS[pair.program](x, pair.filled.map((leaf) => (leaf.p === undefined ? leaf.v : x[leaf.p])));
+    const found = {};
+    DATA.programs[pair.program].results.forEach((name, i) => { found[name] = values[i]; });
+    let reason = refused(pair, x, found);
+    if (reason) {
+      for (const name of Object.keys(found)) found[name] = NaN;
+    } else if (Number.isNaN(found.tpot_s)) {
+      reason = found.max_concurrency < 1 ? "does not fit" : "needs a number that is not published";
+    }
+    return {x, pair, found, reason};
+  }
+
+  /** The command line that gives the same numbers. */
+  function command(state) {
+    const pair = pairOf(state), x = inputs(state), base = given(state);
+    const number = (path) => String(x[place.get(path)]);
+    const words = ["perfmodel", "predict", state.model, "--on", state.system, "--engine", pair.engine,
+      "--precision", pair.precision, "--kv-precision", pair.kv];
+    for (const name of ["tp", "pp", "ep", "dp"]) words.push(`--${name}`, number(`deployment.${name}`));
+    for (const name of ["prompt", "output", "concurrency"]) words.push(`--${name}`, number(`traffic.${name}`));
+    words.push(...DATA.words);
+    const plain = new Float64Array(DATA.paths.length).fill(NaN);
+    fill(plain, DATA.plain);
+    DATA.paths.forEach((path, at) => {
+      if (/^(deployment\.|traffic\.(prompt|output|concurrency)$)/.test(path)) return;
+      const asked = path.startsWith("traffic.") ? plain[at] : base[at];
+      if (!Object.is(x[at], asked)) words.push("--set", `${path}=${x[at]}`);
+    });
+    return words.map((word) => (/^[\w.,:=+@%\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+  }
+
+  return {place, pairOf, given, inputs, wrong, answer, command};
+})();

@@ -1,0 +1,211 @@
+"""The pairs of system and model that a workbook or a page offers, and what each pair may be set to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfmodel.errors import UserError
+from perfmodel.outputs.program import Leaf, Program, Programs
+from perfmodel.question import (
+    Options,
+    ask,
+    check_layout,
+    check_options,
+    named_precision,
+    resolve,
+    split_changes,
+    split_system,
+)
+from perfmodel.specs import catalog
+from perfmodel.specs.paths import in_range, quantities
+from perfmodel.specs.types import Model, Scenario, System
+
+#: Degrees of parallelism that are tried for the lists of what can be laid out.
+_DEGREES = [
+    float(count) for count in (*range(1, 17), 18, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 128, 136, 144)
+]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A system with a model: its scenario, the number of its program, and what fills the program's slots."""
+
+    scenario: Scenario
+    program: int
+    filled: tuple[Leaf, ...]
+
+    @property
+    def key(self) -> str:
+        """What a drop-down of systems and one of models select together."""
+        return f"{self.scenario.system.name} | {self.scenario.model.name}"
+
+    @functools.cached_property
+    def inputs(self) -> dict[str, float]:
+        """The numbers of the scenario by path."""
+        return {path: float(value) for path, _, value in quantities(self.scenario)}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Pairs, and the programs that they share."""
+
+    pairs: tuple[Pair, ...]
+    programs: tuple[Program, ...]
+
+    @property
+    def systems(self) -> list[str]:
+        """Names of systems, each once."""
+        return list(dict.fromkeys(pair.scenario.system.name for pair in self.pairs))
+
+    @property
+    def models(self) -> list[str]:
+        """Names of models, each once."""
+        return list(dict.fromkeys(pair.scenario.model.name for pair in self.pairs))
+
+
+@functools.cache
+def _system(name: str, engine: str | None) -> tuple[System, str, tuple[str, ...]]:
+    system, found, warnings = catalog.load_system(name, engine)
+    return system, found, tuple(warnings)
+
+
+@functools.cache
+def _model(name: str) -> Model:
+    return catalog.load_model(name)
+
+
+def ask_each(
+    models: Iterable[str],
+    systems: Iterable[str],
+    options: Options,
+    changes: Sequence[Sequence[str]] = (),
+    tick: Callable[[int], Any] = lambda _: None,
+) -> list[Scenario]:
+    """Ask the same question of every model on every system; pairs that cannot be laid out are left out.
+
+    Parameters
+    ----------
+    models, systems : iterable of str
+        Names; systems with ``:key=value,...`` if wanted.
+    options : Options
+    changes : sequence of sequence of str, optional
+        ``PATH=VALUE`` for each of the systems; one that a pair does not have leaves the pair out.
+    tick : callable
+        Called after each pair.
+    """
+    check_options(options)
+    found: list[Scenario] = []
+    names = list(systems)
+    for on, mine in zip(names, changes or [()] * len(names), strict=True):
+        name, own = split_system(on, options)
+        system, engine, warnings = _system(name, own.engine)
+        for model in models:
+            try:
+                found.append(
+                    ask(_model(model), system, engine, own, mine, warnings, named_precision(model, _model(model)))
+                )
+            except UserError:
+                continue
+            finally:
+                tick(1)
+    return found
+
+
+def offer(asked: Sequence[Scenario], more: Iterable[Scenario] = (), programs: Programs | None = None) -> Offer:
+    """Return an offer of what was asked, and of more scenarios as far as their programs are among those.
+
+    Parameters
+    ----------
+    asked : sequence of Scenario
+        These decide which programs there are; a pair that is there already is not offered again.
+    more : iterable of Scenario
+    programs : Programs, optional
+        Where traces are kept.
+    """
+    gathered = programs or Programs()
+    scenarios: dict[tuple[str, str], Scenario] = {}
+    for scenario in asked:
+        scenarios.setdefault((scenario.system.name, scenario.model.name), scenario)
+    texts = {gathered.trace_of(scenario).text for scenario in scenarios.values()}
+    for scenario in more:
+        place = (scenario.system.name, scenario.model.name)
+        if place not in scenarios and gathered.trace_of(scenario).text in texts:
+            scenarios[place] = scenario
+    held, filled = gathered.gather(scenarios.values())
+    pairs = (Pair(one, number, fill) for one, (number, fill) in zip(scenarios.values(), filled, strict=True))
+    return Offer(tuple(pairs), tuple(held))
+
+
+def bundled_offer(
+    models: Sequence[str],
+    systems: Sequence[str],
+    options: Options,
+    changes: Sequence[str] = (),
+    tick: Callable[[int], Any] = lambda _: None,
+) -> tuple[Offer, int]:
+    """Return an offer of models on systems and of all bundled ones that share their programs, and how many were asked.
+
+    Parameters
+    ----------
+    models, systems : sequence of str
+        What was asked about; every one of its pairs must have an answer to the question how it is laid out.
+    options : Options
+    changes : sequence of str
+        ``PATH=VALUE`` for all, ``SYSTEM:PATH=VALUE`` for one of the systems that were asked about.
+    tick : callable
+        Called after each pair that is looked at.
+    """
+    each = split_changes(systems, changes)
+    asked = [resolve(model, on, options, mine) for model in models for on, mine in zip(systems, each, strict=True)]
+    programs = Programs()
+    texts = {programs.trace_of(scenario).text for scenario in asked}
+
+    def shared(found: Iterable[Scenario]) -> list[Scenario]:
+        return [scenario for scenario in found if programs.trace_of(scenario).text in texts]
+
+    for_all = [change for change in changes if ":" not in change.partition("=")[0]]
+    every_model = [name for name, _, _ in catalog.entries("model")]
+    kinds = {scenario.system.kind for scenario in asked}
+    every_system = [name for name, _, _ in catalog.entries("system") if _system(name, options.engine)[0].kind in kinds]
+    named = {scenario.system.name for scenario in asked}
+    others = [name for name in every_system if name not in named]
+    more = shared(ask_each(every_model, systems, options, each, tick))
+    beside = shared(ask_each(models, others, options, [for_all] * len(others), tick))
+    wide = list(dict.fromkeys(scenario.model.name for scenario in more))
+    far = list(dict.fromkeys(scenario.system.name for scenario in beside))
+    rest = shared(ask_each(wide, far, options, [for_all] * len(far), tick))
+    return offer(asked, [*more, *beside, *rest], programs), len({(s.system.name, s.model.name) for s in asked})
+
+
+def layouts(scenario: Scenario) -> tuple[list[float], list[float]]:
+    """Return the tensor-parallel and the expert-parallel degrees that a system can lay a model out for."""
+
+    def runs(changed: Scenario) -> bool:
+        try:
+            check_layout(changed)
+        except UserError:
+            return False
+        return True
+
+    plan = scenario.deployment
+    tensor = []
+    for tp in sorted({*_DEGREES, float(plan.tp)}):
+        # Whether the stages are right depends on TP and is checked apart from it, so any that are right will do.
+        tried = [plan.pp, *(float(planned.pp) for planned in scenario.system.plans if planned.pp.isdigit()), 2.0, 10.0]
+        laid = (replace(scenario, deployment=replace(plan, tp=tp, pp=pp, ep=1.0)) for pp in tried)
+        if any(runs(one) for one in laid):
+            tensor.append(tp)
+    expert = [ep for ep in _DEGREES if runs(replace(scenario, deployment=replace(plan, ep=ep, dp=ep)))]
+    return tensor, expert or [1.0]
+
+
+def allowed(path: str, value: float) -> bool:
+    """Whether the quantity at a path can have a value."""
+    try:
+        in_range("", path, value)
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,327 @@
+"""The what-if page: one HTML file that works offline, a calculator on the traced equations as JavaScript."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from perfmodel import __version__
+from perfmodel.errors import UserError
+from perfmodel.machines.operators import CAUSES
+from perfmodel.outputs.files import whole
+from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
+from perfmodel.outputs.offers import Offer, Pair, allowed, layouts
+from perfmodel.outputs.page import escape, json_text
+from perfmodel.outputs.program import Leaf, Program, is_result
+from perfmodel.question import Options
+from perfmodel.specs import catalog
+from perfmodel.specs.paths import provenance_of, quantities
+from perfmodel.specs.types import Scenario, Traffic
+
+_ASSETS = Path(__file__).parent / "assets"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+#: Charts of P:D can show these.
+_RATIO_METRICS = (
+    ("tokens_per_s_per_chip", "In+out tok/s/chip"),
+    ("output_tokens_per_s", "Output tok/s"),
+    ("tpot_s", "TPOT, s"),
+    ("ttft_s", "TTFT, s"),
+    ("usd_per_mtok_blended", "USD per million tokens"),
+)
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _rule(path: str) -> dict[str, Any]:
+    """Return what numbers an input can be, tried out on the rules of ``--set``."""
+    whole_number = allowed(path, 2.0) and not allowed(path, 1.5)
+    least = 1 if not allowed(path, 0.5) and allowed(path, 2.0) else 0
+    return {
+        "whole": whole_number,
+        "least": least,
+        "open": least == 0 and not allowed(path, 0.0),
+        "most": 1 if not allowed(path, 2.0) else 1e300,
+    }
+
+
+class _Page:
+    """Gathers what the page needs to know of an offer."""
+
+    def __init__(self, offer: Offer, options: Options, traffics: Mapping[str, Traffic]) -> None:
+        self.offer = offer
+        self.options = options
+        self.traffics = traffics
+        found: dict[str, str] = {}
+        for pair in offer.pairs:
+            found.update({path: unit for path, unit, _ in quantities(pair.scenario) if path in self._read(pair)})
+        for path in ("traffic.prompt", "traffic.output", "traffic.concurrency"):
+            found.setdefault(path, "1")
+        for name in ("tp", "pp", "dp", "ep"):
+            found.setdefault(f"deployment.{name}", "1")
+        self.units = found
+        self.paths = list(found)
+        self.place = {path: at for at, path in enumerate(self.paths)}
+        self.notes: dict[str, int] = {}
+
+    def _read(self, pair: Pair) -> frozenset[str]:
+        return self._read_by(pair.program, pair.filled)
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019
+    def _read_by(self, program: int, filled: tuple[Leaf, ...]) -> frozenset[str]:
+        mine = {leaf for leaf in filled if isinstance(leaf, str)}
+        return frozenset({*self.offer.programs[program].paths, *mine})
+
+    def _part(self, values: Mapping[str, float]) -> dict[str, Any]:
+        mine = {path: value for path, value in values.items() if path in self.place}
+        return {
+            "at": [self.place[path] for path in mine],
+            "value": [value if value == value else None for value in mine.values()],
+        }
+
+    def _info(self, scenario: Scenario, root: str) -> dict[str, dict[str, Any]]:
+        """Return where each input of a root comes from, and the range of an estimate."""
+        found = {}
+        for path in self.paths:
+            if not path.startswith(f"{root}."):
+                continue
+            origin = provenance_of(scenario, path)
+            span = [origin.low, origin.high] if origin.low == origin.low else None
+            found[path] = {"said": f"{origin.kind}{': ' if origin.source else ''}{origin.source}", "span": span}
+        return found
+
+    def _note(self, words: str) -> int:
+        return self.notes.setdefault(words, len(self.notes))
+
+    def data(self) -> dict[str, Any]:
+        """Return the page's data."""
+        first = self.offer.pairs[0]
+        systems: dict[str, Any] = {}
+        models: dict[str, Any] = {}
+        pairs: dict[str, dict[str, Any]] = {}
+        info: dict[str, Any] = {}
+        for pair in self.offer.pairs:
+            scenario = pair.scenario
+            system, model = scenario.system.name, scenario.model.name
+            known = {path: value for path, value in pair.inputs.items() if path in self.place}
+            if system not in systems:
+                mine = {path: value for path, value in known.items() if path.startswith("system.")}
+                systems[system] = {
+                    "title": scenario.system.title,
+                    "kind": scenario.system.kind,
+                    "inputs": self._part(mine),
+                    "info": self._info(scenario, "system"),
+                }
+            if model not in models:
+                mine = {path: value for path, value in known.items() if path.startswith("model.")}
+                models[model] = {
+                    "title": scenario.model.hf_id,
+                    "inputs": self._part(mine),
+                    "info": self._info(scenario, "model"),
+                }
+            for root in ("traffic", "deployment", "economics", "speculation"):
+                for path, said in self._info(scenario, root).items():
+                    info.setdefault(path, said)
+            pairs.setdefault(system, {})[model] = self._pair(pair, known)
+        return {
+            "version": __version__,
+            "paths": self.paths,
+            "units": self.units,
+            "rules": {"": _rule("system.x"), **{path: _rule(path) for path in self.paths}},
+            "causes": list(CAUSES),
+            "info": info,
+            "common": self._part({"traffic.concurrency": first.inputs["traffic.concurrency"]}),
+            "systems": systems,
+            "models": models,
+            "pairs": pairs,
+            "traffics": {
+                name: {
+                    "title": f"{float(traffic.prompt):,.0f} in, {float(traffic.output):,.0f} out",
+                    "inputs": self._part(_lengths(traffic)),
+                }
+                for name, traffic in self.traffics.items()
+            },
+            "plain": self._part(_lengths(catalog.load_traffic("chat"))),
+            "programs": [self._program(program) for program in self.offer.programs],
+            "notes": list(self.notes),
+            "words": self._words(),
+            "start": {
+                "system": first.scenario.system.name,
+                "model": first.scenario.model.name,
+                "traffic": next(iter(self.traffics)),
+                "set": {},
+            },
+        }
+
+    def _pair(self, pair: Pair, known: Mapping[str, float]) -> dict[str, Any]:
+        tensor, expert = layouts(pair.scenario)
+        plan = pair.scenario.deployment
+        mine = {path: value for path, value in known.items() if not path.startswith(("system.", "model.", "traffic."))}
+        return {
+            "program": pair.program,
+            "filled": [{"p": self.place[leaf]} if isinstance(leaf, str) else {"v": leaf} for leaf in pair.filled],
+            "inputs": self._part(mine),
+            "tp": tensor,
+            "ep": expert,
+            "engine": plan.engine,
+            "precision": plan.precision,
+            "kv": plan.kv_precision,
+            "notes": [self._note(words) for words in pair.scenario.warnings],
+        }
+
+    def _program(self, program: Program) -> dict[str, Any]:
+        return {
+            "results": [step.name for step in program.steps if is_result(step)],
+            "reads": [self.place[path] for path in program.paths],
+        }
+
+    def _words(self) -> list[str]:
+        """Return the words of a command that the page cannot change."""
+        given = self.options
+        words = []
+        for name in ("draft", "k", "alpha", "ar", "accept"):
+            value = getattr(given, name)
+            if value is not None:
+                text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+                words += [f"--{name}", text]
+        return words
+
+    def script(self) -> str:
+        """Return the programs: each from the inputs ``x`` and its choices ``s`` to its results."""
+        return "const PROGRAMS = [\n" + ",\n".join(map(self._function, self.offer.programs)) + "];\n"
+
+    def _function(self, program: Program) -> str:
+        texts = program.write(
+            LANGUAGE, lambda path: f"x[{self.place[path]}]", lambda slot: f"s[{slot}]", lambda at: f"v{at}"
+        )
+        lines = [
+            f"const v{at}={text};"
+            for at, (step, text) in enumerate(zip(program.steps, texts, strict=True))
+            if not is_result(step)
+        ]
+        ends = [text for step, text in zip(program.steps, texts, strict=True) if is_result(step)]
+        return "(x, s) => {\n" + "\n".join(lines) + f"\nreturn [{', '.join(ends)}];\n}}"
+
+
+def _lengths(traffic: Traffic) -> dict[str, float]:
+    """Return the numbers of a traffic but for how many requests there are at once."""
+    return {f"traffic.{path}": float(value) for path, _, value in quantities(traffic) if path != "concurrency"}
+
+
+def engine_script(page: _Page) -> str:
+    """Return the part of the page that computes; it needs no document."""
+    return f"{PRELUDE}const DATA = {json_text(page.data())};\n{page.script()}{_asset('engine.js')}"
+
+
+def scripts(offer: Offer, options: Options, traffics: Sequence[str]) -> str:
+    """Return the part of the page that computes, for an offer."""
+    return engine_script(_Page(offer, options, {name: catalog.load_traffic(name) for name in traffics}))
+
+
+def html(offer: Offer, options: Options, traffics: Sequence[str], question: Sequence[str] = ("whatif",)) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    offer : Offer
+        Its first pair is the one that the page begins with.
+    options : Options
+        What the offer was asked with.
+    traffics : sequence of str
+        Names; the first is the one that the page begins with.
+    question : sequence of str
+        The words of the command that made the page.
+    """
+    metrics = "".join(f'<option value="{key}">{escape(title)}</option>' for key, title in _RATIO_METRICS)
+    causes = "".join(f'<li><i class="{cause}"></i>{cause}</li>' for cause in CAUSES)
+    pins = "".join(
+        f'<button type="button" id="pin-{name}">Pin as {name}</button>'
+        f'<button type="button" id="unpin-{name}" hidden>Remove pin {name}</button>'
+        for name in ("A", "B")
+    )
+    made = escape(f"perfmodel {__version__}, {date.today():%Y-%m-%d}: {shlex.join(['perfmodel', *question])}")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>What if: inference hardware</title>
+<style>{_asset("whatif.css")}</style>
+</head>
+<body>
+<header>
+<h1>What if</h1>
+<p class="lead">Pick a system, a model and a traffic; move any number. Everything is computed in this page from the
+equations of perfmodel; nothing is sent anywhere.</p>
+</header>
+<main>
+<section aria-label="Inputs">
+<div class="choice"><label for="system">System</label><select id="system"></select></div>
+<div class="choice"><label for="model">Model</label><select id="model"></select></div>
+<div class="choice"><label for="traffic">Traffic</label><select id="traffic"></select></div>
+<div id="key"></div>
+<div class="actions"><button type="button" id="reset">Reset all inputs</button></div>
+<h2>Any other input</h2>
+<div class="choice"><label for="filter">Show inputs whose name holds</label><input id="filter" type="search"></div>
+<div id="all"></div>
+</section>
+<section id="answers" aria-label="Answers">
+<p id="reason" role="alert"></p>
+<p id="live" class="hidden" role="status"></p>
+<div class="actions">{pins}</div>
+<div class="wide" tabindex="0" role="region" aria-label="Table of results"><table id="results"></table></div>
+<h2>Where the time goes</h2>
+<ul class="key">{causes}</ul>
+<div id="bars"></div>
+<div class="charts">
+<div><h2>Roofline</h2><div id="roofline"></div><p class="said">The point is the steady state: its mean rate and bytes on
+one chip. The dotted trail is P:D from 1/8 to 64 at the same P + D.</p></div>
+<div><h2>P:D</h2><div class="choice"><label for="ratio-metric">Against P:D, show</label>
+<select id="ratio-metric">{metrics}</select></div><div id="ratios"></div></div>
+</div>
+<h2>Estimates that move it</h2>
+<p class="said">From the low to the high end of each; numbers that somebody guessed. The page has no 80 % bands: the
+command below gives them, with what to mind.</p>
+<ul id="estimates"></ul>
+<ul id="notes"></ul>
+<h2>Take it along</h2>
+<div class="choice"><label for="command">The command that gives the same numbers</label>
+<textarea id="command" rows="4" readonly></textarea></div>
+<div class="actions"><button type="button" id="copy">Copy the command</button>
+<button type="button" id="copy-link">Copy a link to this state</button>
+<button type="button" id="csv">Download CSV</button><span id="done" role="status"></span></div>
+</section>
+</main>
+<footer><p>{made}. Engine and precision of a system and model are those of the command above; make another page for
+others.</p></footer>
+<script>
+{scripts(offer, options, traffics)}
+</script>
+<script>
+{_asset("whatif.js")}
+</script>
+</body>
+</html>
+"""
+
+
+def check_path(path: Path) -> None:
+    """Refuse a name or a folder that a page cannot be written to."""
+    if path.suffix not in (".html", ".htm"):
+        raise UserError(f"--out {path}: expected a name that ends in .html")
+    if not path.parent.is_dir():
+        raise UserError(f"--out {path}: there is no folder {path.parent}")
+
+
+def save(page: str, path: Path) -> None:
+    """Write a page, whole or not at all."""
+    with whole(path) as partial:
+        partial.write_text(page, encoding="utf-8")

@@ -1,0 +1,403 @@
+"""The what-if page: its numbers are Python's, and it works offline, by keyboard and for screen readers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from programs import chromium, run_node
+
+from perfmodel.cli import run
+from perfmodel.outputs import whatif
+from perfmodel.outputs.offers import Offer, allowed, ask_each, layouts, offer
+from perfmodel.outputs.program import limits
+from perfmodel.prediction import evaluate
+from perfmodel.question import Options
+from perfmodel.specs.paths import put, quantities
+from perfmodel.studies.results import results
+
+#: How many random settings of each program are compared.
+SETTINGS = 200
+#: (models, systems, options): every machine kind, dense and experts, unpublished numbers, a draft.
+ASKED: tuple[tuple[list[str], list[str], dict[str, Any]], ...] = (
+    (["llama-3.1-8b", "gpt-oss-20b"], ["dgx-h100", "sn40l-16", "lpu-v1", "groq3-lpx"], {"concurrency": 8.0}),
+    (["llama-3.1-70b"], ["dgx-h100", "sn40l-16", "lpu-v1"], {"draft": "llama-3.2-1b", "k": 4.0, "alpha": 0.7}),
+)
+PHASES = ("prefill", "decode")
+TRAFFICS = ("chat", "code", "reasoning")
+OPTIONS = [Options(**options) for _, _, options in ASKED]
+
+
+@cache
+def offers() -> list[Offer]:
+    return [
+        offer(ask_each(models, systems, options)) for (models, systems, _), options in zip(ASKED, OPTIONS, strict=True)
+    ]
+
+
+def settings(held: Offer, count: int) -> list[tuple[int, dict[str, float]]]:
+    """Return random settings: a pair of each program, and other values for some of its inputs."""
+    chance = random.Random(20261129)
+    found = []
+    for number in range(len(held.programs)):
+        pairs = [at for at, pair in enumerate(held.pairs) if pair.program == number]
+        for _ in range(count):
+            at = chance.choice(pairs)
+            pair = held.pairs[at]
+            edits = {
+                "traffic.prompt": float(chance.randint(1, 20000)),
+                "traffic.output": float(chance.randint(1, 4000)),
+                "traffic.concurrency": float(round(10 ** chance.uniform(0, 3))),
+                "deployment.dp": float(chance.randint(1, 4)),
+                "deployment.tp": chance.choice(_degrees(at, held)),
+            }
+            read = [path for path in held.programs[number].paths if path.split(".")[0] != "deployment"]
+            for path in chance.sample(read, 12):
+                value = pair.inputs[path] * 2 ** chance.uniform(-1, 1)
+                if path not in edits and value == value and allowed(path, value):
+                    edits[path] = value
+            found.append((at, edits))
+    return found
+
+
+@cache
+def _layouts(key: int, at: int) -> list[float]:
+    return layouts(next(held for held in offers() if id(held) == key).pairs[at].scenario)[0]
+
+
+def _degrees(at: int, held: Offer) -> list[float]:
+    return _layouts(id(held), at)
+
+
+def python(held: Offer, at: int, edits: dict[str, float]) -> dict[str, float] | None:
+    """Return the numbers of a setting; None where so many stages cannot be laid out."""
+    scenario = held.pairs[at].scenario
+    for path, value in edits.items():
+        scenario = put(scenario, path, value)
+    bounds = {name: float(value) for name, value in limits(scenario).items()}
+    stages = float(scenario.deployment.pp)
+    if not bounds["stages_ends"] < stages <= bounds["stages_ends"] + bounds["stages_layers"]:
+        return None
+    return {**{name: float(value) for name, value in results(evaluate(scenario)).items()}, **bounds}
+
+
+def state(held: Offer, at: int, edits: dict[str, float]) -> dict[str, Any]:
+    scenario = held.pairs[at].scenario
+    return {"system": scenario.system.name, "model": scenario.model.name, "traffic": "chat", "set": edits}
+
+
+def check(found: dict[str, Any], right: dict[str, float], where: Any) -> int:
+    """Compare an answer; return how many numbers it has."""
+    numbers = 0
+    for name, value in right.items():
+        shown = found["found"].get(name)
+        if math.isnan(value):
+            assert shown is None, (name, where)
+        else:
+            numbers += 1
+            # A wait is the small difference of two times; its digits are theirs.
+            phase = name.partition("_")[0]
+            parts = [abs(right[part]) for part in right if part.startswith(f"{phase}_") and phase in PHASES]
+            slack = 1e-13 * max(parts, default=0.0)
+            assert shown == pytest.approx(value, rel=1e-9, abs=slack), (name, where)
+    return numbers
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("which", range(len(ASKED)))
+def test_numbers_are_those_of_python(which: int) -> None:
+    """The page's own functions, in node: every program at random settings."""
+    held = offers()[which]
+    asked = settings(held, SETTINGS)
+    states = json.dumps([state(held, at, edits) for at, edits in asked])
+    script = whatif.scripts(held, OPTIONS[which], TRAFFICS)
+    answers = run_node(
+        f"{script}report({states}.map((one) => {{const a = engine.answer(one); return [a.found, a.reason]}}));"
+    )
+    numbers = 0
+    for (at, edits), (found, reason) in zip(asked, answers, strict=True):
+        right = python(held, at, edits)
+        if right is None:
+            assert reason.startswith("PP must lie between")
+            continue
+        if math.isnan(right["tpot_s"]):
+            assert reason in ("does not fit", "needs a number that is not published")
+            assert (reason == "does not fit") == (right["max_concurrency"] < 1)
+        numbers += check({"found": found}, right, (held.pairs[at].key, edits))
+    assert numbers > 20 * len(asked)
+
+
+# --- in the browser ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = []
+    for at, (held, options) in enumerate(zip(offers(), OPTIONS, strict=True)):
+        path = folder / f"page-{at}.html"
+        whatif.save(whatif.html(held, options, TRAFFICS), path)
+        found.append(path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = chromium()
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser, pages):
+    """Open pages; what they ask for or complain about fails the test."""
+    contexts, heard = [], []
+
+    def open_page(which: int = 0, fragment: str = "", **options: Any) -> Any:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda request: heard.append(request.url) if request.url.startswith("http") else None)
+        requests = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(pages[which].as_uri() + fragment)
+        assert page.evaluate("window.perfmodel !== undefined")
+        assert [url for url in requests if not url.startswith("data:")] == [pages[which].as_uri()]
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert heard == []
+
+
+def cell(page: Any, key: str) -> str:
+    return page.inner_text(f"td[data-key='{key}'] >> nth=0")
+
+
+def settle(page: Any) -> None:
+    """Wait until the page shows its state and the link holds it."""
+    page.evaluate("window.perfmodel.draw()")
+    for _ in range(100):
+        if page.evaluate("location.hash.slice(1) === window.perfmodel.link()"):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail("the link does not follow the state")
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("which", range(len(ASKED)))
+def test_numbers_in_the_browser_are_those_of_python(which, opened):
+    held = offers()[which]
+    page = opened(which)
+    asked = settings(held, 5)
+    states = [state(held, at, edits) for at, edits in asked]
+    answers = page.evaluate(
+        "(states) => states.map((one) => JSON.parse(JSON.stringify(window.perfmodel.engine.answer(one).found)))", states
+    )
+    for (at, edits), found in zip(asked, answers, strict=True):
+        right = python(held, at, edits)
+        if right is not None:
+            check({"found": found}, right, (held.pairs[at].key, edits))
+
+
+@pytest.mark.program
+def test_the_command_gives_the_same_numbers(opened, capsys):
+    page = opened(0)
+    held = offers()[0]
+    edits = {
+        "system.memory.hbm.bandwidth": 4.123e12,
+        "traffic.prompt": 3001.0,
+        "traffic.length_jitter": 0.25,
+        "deployment.tp": 4.0,
+        "deployment.dp": 2.0,
+        "economics.utilisation": 0.4,
+    }
+    cases = [(0, edits, "chat"), (0, {}, "code"), (2, {"traffic.concurrency": 3.0}, "reasoning"), (5, {}, "chat")]
+    for at, changes, traffic in cases:
+        one = {**state(held, at, changes), "traffic": traffic}
+        words = shlex.split(page.evaluate("(one) => window.perfmodel.engine.command(one)", one))
+        found = page.evaluate("(one) => window.perfmodel.engine.answer(one).found", one)
+        assert words[:2] == ["perfmodel", "predict"]
+        assert run([*words[1:], "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        for key in ("ttft_s", "tpot_s", "output_tokens_per_s", "mbu", "max_concurrency", "power_w"):
+            if answer[key] is not None:
+                assert found[key] == pytest.approx(answer[key], rel=1e-9), (key, words)
+
+
+@pytest.mark.program
+def test_the_command_of_a_draft_gives_the_same_numbers(opened, capsys):
+    page = opened(1)
+    words = shlex.split(page.input_value("#command"))
+    assert run([*words[1:], "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    found = page.evaluate("window.perfmodel.engine.answer(window.perfmodel.state()).found")
+    assert found["tpot_s"] == pytest.approx(answer["tpot_s"], rel=1e-9)
+    assert found["speculation_tokens_per_step"] == pytest.approx(answer["speculation"]["tokens_per_step"], rel=1e-9)
+
+
+@pytest.mark.program
+def test_a_link_brings_back_the_state(opened):
+    page = opened()
+    page.select_option("#model", "gpt-oss-20b")
+    page.click("#pin-A")
+    page.select_option("#system", "sn40l-16")
+    page.select_option("#traffic", "code")
+    page.fill("#key input[type=number] >> nth=2", "33")
+    settle(page)
+    fragment = page.evaluate("location.hash")
+    words = parse_qs(fragment[1:])
+    assert words["s"] == ["sn40l-16"]
+    assert words["traffic.concurrency"] == ["33"]
+    again = opened(0, fragment)
+    for key in ("ttft_s", "tpot_s", "max_concurrency"):
+        assert (
+            again.locator(f"td[data-key={key}]").all_inner_texts()
+            == page.locator(f"td[data-key={key}]").all_inner_texts()
+        )
+    assert again.locator("td[data-key=tpot_s]").count() == 2
+    assert again.input_value("#command") == page.input_value("#command")
+
+
+@pytest.mark.program
+def test_typing_sliding_resetting_and_refusing(opened):
+    page = opened()
+    before = cell(page, "tpot_s")
+    number, slider = (
+        page.locator("#key .field >> nth=2 >> input[type=number]"),
+        page.locator("#key .field >> nth=2 >> input[type=range]"),
+    )
+    slider.focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+    settle(page)
+    assert float(number.input_value()) > 8
+    assert cell(page, "tpot_s") != before
+    page.click("#key .field >> nth=2 >> button")
+    settle(page)
+    assert cell(page, "tpot_s") == before
+    page.fill("#key .field >> nth=3 >> input[type=number]", "3")
+    settle(page)
+    assert cell(page, "tpot_s") == "-"
+    assert "TP 3 is not among" in page.inner_text("#reason")
+    page.click("#reset")
+    page.fill("#key .field >> nth=0 >> input[type=number]", "-5")
+    settle(page)
+    assert "must be" in page.inner_text("#reason")
+
+
+@pytest.mark.program
+def test_any_input_can_be_found_and_changed(opened):
+    page = opened()
+    page.fill("#filter", "hbm.bandwidth")
+    shown = page.locator("#all .field:visible")
+    assert shown.count() == 1
+    before = cell(page, "tpot_s")
+    shown.locator("input[type=number]").fill("6.7e12")
+    settle(page)
+    assert cell(page, "tpot_s") != before
+    assert "--set system.memory.hbm.bandwidth=6700000000000" in page.input_value("#command")
+
+
+@pytest.mark.program
+def test_what_is_not_published_is_said(opened):
+    page = opened()
+    page.select_option("#system", "groq3-lpx")
+    settle(page)
+    assert cell(page, "tpot_s") == "-"
+    assert "not published" in page.inner_text("#reason")
+
+
+@pytest.mark.program
+def test_the_csv_is_rfc_4180(opened):
+    page = opened()
+    page.click("#pin-A")
+    settle(page)
+    with page.expect_download() as download:
+        page.click("#csv")
+    text = Path(download.value.path()).read_bytes().decode()
+    assert text.count("\n") == text.count("\r\n") == 3
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [row["scenario"] for row in rows] == ["now", "A"]
+    assert float(rows[0]["tpot_s"]) == python(offers()[0], 0, {})["tpot_s"]
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark"), (320, "light")]
+)
+def test_axe_finds_nothing_serious_and_nothing_sticks_out(width, scheme, opened):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.click("#pin-B")
+    for group in page.locator("#all summary").all():
+        group.click()
+    settle(page)
+    found = [
+        (one["id"], one["impact"], [node["html"] for node in one["nodes"]][:3])
+        for one in axe.run(page).response["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert found == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.program
+def test_everything_is_reached_by_keyboard(opened):
+    page = opened()
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.getAttribute('aria-label')"))
+    assert {
+        "system",
+        "model",
+        "traffic",
+        "reset",
+        "filter",
+        "pin-A",
+        "pin-B",
+        "ratio-metric",
+        "command",
+        "copy",
+    } <= reached
+    assert {"copy-link", "csv"} <= reached
+
+
+def test_whatif_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "page.html"
+    asked = ["whatif", "llama-3.1-8b", "--on", "sn40l-8", "--out"]
+    assert run([*asked, str(tmp_path / "page.txt")]) == 2
+    assert run([*asked, str(tmp_path / "no" / "page.html")]) == 2
+    assert run(["whatif", "llama-3.1-8b", "--on", "nothing", "--out", str(path)]) == 2
+    capsys.readouterr()
+    assert run([*asked, str(path)]) == 0
+    assert capsys.readouterr().err == f"wrote {path}: 1 systems, 1 models\n"
+    assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_program_stands_for_every_scenario_of_its_structure() -> None:
+    """Evaluated with a pair's own inputs and choices, the shared steps give that pair's prediction."""
+    for held in offers():
+        for pair in held.pairs:
+            program = held.programs[pair.program]
+            values = program.evaluate(pair.inputs, pair.filled)
+            right = {**results(evaluate(pair.scenario)), **limits(pair.scenario)}
+            found = dict(zip([step.name for step in program.steps][-len(right) :], values[-len(right) :], strict=True))
+            assert found == pytest.approx({key: float(value) for key, value in right.items()}, rel=1e-9, nan_ok=True)
+            assert {path for path, _, _ in quantities(pair.scenario)} >= set(program.paths)
