@@ -183,7 +183,13 @@ def fixed_time(scenario: Scenario, sequences: Any) -> Any:
     """Time that the layers take whatever they move or compute: launches, norms, routing, quantisation [s]."""
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
-    each = efficiency.layer_time + efficiency.sequence_layer_time * sequences
+    hbm = system.memory.hbm
+    assert hbm is not None
+    with scope("sequences"):
+        moved = roofline.memory_time(
+            bytes_moved=efficiency.sequence_traffic * sequences, bandwidth=hbm.bandwidth, efficiency=1.0
+        )
+    each = efficiency.layer_time + moved
     if system.computes_as[plan.precision] not in ("bf16", "fp16"):
         each = each + efficiency.quantise_time
     time = layer_count(scenario.model) * each

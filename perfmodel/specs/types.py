@@ -378,7 +378,7 @@ class KernelsEfficiency:
     quantise_time: Seconds
     step_time: Seconds
     sequence_time: Seconds
-    sequence_layer_time: Seconds
+    sequence_traffic: Bytes
     request_time: Seconds
     stream_time: Seconds
     prefill_group: Count

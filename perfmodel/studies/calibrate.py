@@ -384,15 +384,15 @@ def _all_reduce_block(chip: str, engine: str) -> dict[str, Any] | None:
 
 # --- serving -----------------------------------------------------------------------------------------------------
 
-_UNITS = {"layer_time": 1e-6, "expert_time": 1e-6, "quantise_time": 1e-6, "sequence_time": 1e-6}
-_UNITS |= {"sequence_layer_time": 1e-6, "request_time": 1e-3}
+_UNITS = dict.fromkeys(("layer_time", "expert_time", "quantise_time", "sequence_time"), (1e-6, "us"))
+_UNITS |= {"sequence_traffic": (1e6, "MB"), "request_time": (1e-3, "ms")}
 #: How far a number may lie from the truth on a chip where it was not fitted: low and high are it over and times this.
 _ELSEWHERE = {"layer_time": 1.6, "request_time": 3.0}
 
 
 def _quantity_text(name: str, value: float) -> str:
-    unit = _UNITS.get(name)
-    return f"{value:.3g}" if unit is None else f"{value / unit:.3g} {'us' if unit == 1e-6 else 'ms'}"
+    size, unit = _UNITS.get(name, (1.0, ""))
+    return f"{value / size:.3g} {unit}".strip()
 
 
 def serving_block(

@@ -34,7 +34,7 @@ ROWS = "measured/serving.csv"
 #: Spread that the errors are measured against: about the noise of TPOT and of TTFT.
 TPOT_SPREAD, TTFT_SPREAD = 0.08, 0.2
 
-#: Shared numbers: centre and how far the fit may move it (standard deviation of the logarithm).  Times are in seconds.
+#: Shared numbers: centre and how far the fit may move it (standard deviation of the logarithm).  Times are in seconds, traffic in bytes.
 #: The centre of ``quantise_time`` is a third of what FP8 adds to the fixed times of four kernels in the tables; a
 #: time a layer of 34 us is four BF16 kernels and attention in the tables with a fifth on top.
 SHARED: dict[str, tuple[float, float]] = {
@@ -46,7 +46,7 @@ SHARED: dict[str, tuple[float, float]] = {
     "expert_time": (20e-6, 0.5),
     "quantise_time": (12e-6, 0.5),
     "sequence_time": (3e-6, 0.6),
-    "sequence_layer_time": (0.15e-6, 0.6),
+    "sequence_traffic": (0.5e6, 0.6),
     "layer_time": (34e-6, 0.25),
     "request_time": (20e-3, 0.5),
     "group": (2.5, 0.3),
@@ -280,7 +280,7 @@ def with_coefficients(efficiency: KernelsEfficiency, numbers: Mapping[str, float
         expert_time=numbers["expert_time"],
         quantise_time=numbers["quantise_time"],
         sequence_time=numbers["sequence_time"],
-        sequence_layer_time=numbers["sequence_layer_time"],
+        sequence_traffic=numbers["sequence_traffic"],
         layer_time=numbers["layer_time"],
         request_time=numbers["request_time"],
         prefill_group=numbers["group"],

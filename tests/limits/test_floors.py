@@ -168,7 +168,7 @@ def ideal(scenario):
             quantise_time=0.0,
             step_time=0.0,
             sequence_time=0.0,
-            sequence_layer_time=0.0,
+            sequence_traffic=0.0,
             request_time=0.0,
             stream_time=0.0,
             stage_latency=0.0,
