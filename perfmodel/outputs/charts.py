@@ -15,8 +15,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [1, 3], [12, 3], [5, 2, 1, 2])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
-#: Width of a chart in a picture [px]; a page takes what it has.
-_WIDTH, _HEIGHT, _PANEL = 760, 380, 300
+#: Width of a chart in a picture, and of the panels of one on a page, which shrink where there is less [px].
+_WIDTH, _PAGE = 760, 1150
+_HEIGHT, _PANEL = 380, 300
 
 
 def spec(chart: Chart, width: int | str = "container") -> dict[str, Any]:
@@ -47,7 +48,11 @@ def spec(chart: Chart, width: int | str = "container") -> dict[str, Any]:
         **whole,
         "columns": columns,
         "facet": {"field": chart.facet, "type": "nominal", "sort": panels, "title": None},
-        "spec": {"layer": layers, "width": _WIDTH // columns - 40, "height": _PANEL},
+        "spec": {
+            "layer": layers,
+            "width": (_PAGE if width == "container" else _WIDTH) // columns - 50,
+            "height": _PANEL,
+        },
     }
 
 
@@ -98,7 +103,7 @@ def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
             "axis": {"labelAngle": -40 if slanted else 0, "labelLimit": 320},
         }
     # 500m for a half is not what a reader expects; 64k for 65,536 is.  All layers share the axis of the chart's column.
-    shown = "~s" if chart.frame[chart.x if which == "x" else chart.y].abs().max() >= 10_000 else "~g"
+    shown = "~s" if chart.frame[chart.x if which == "x" else chart.y].abs().max() >= 10_000 else ".6~g"
     if which in chart.log:
         scale = {"type": "log", "nice": False}
         return {**made, "type": "quantitative", "scale": scale, "axis": {"format": shown, "labelOverlap": True}}

@@ -46,7 +46,7 @@ figure { margin: 1.5rem 0; min-width: 0; }
 figcaption, caption { color: var(--soft); font-size: .95rem; text-align: left; max-width: 60rem; margin: .5rem 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: .5rem 2rem; }
 .chart { width: 100%; color: var(--ink); min-height: 18rem; }
-.chart svg { max-width: 100%; }
+.chart svg { max-width: 100%; height: auto; }
 .chart .vega-embed { width: 100%; }
 .wide { overflow-x: auto; margin: 1.2rem 0 2rem; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; width: 100%; }
