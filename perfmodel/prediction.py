@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.equations import collectives, memory, power, serving
+from perfmodel.machines.kernels import SEEN_SEQUENCES
 from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
 from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
@@ -536,7 +537,7 @@ def _estimates(effects: list[_Effect]) -> list[str]:
 #: What a machine's closed form misses where no measurement of it tells: logarithm of a factor that holds 80 %.
 _UNMEASURED_SPREAD = 0.15
 #: Beyond these the calibration saw nothing, and bands widen by half.
-_SEEN = {"clients": 512.0, "prompt": 16384.0, "tp": 8.0}
+_SEEN = {"clients": SEEN_SEQUENCES, "prompt": 16384.0, "tp": 8.0}
 
 
 def _outside(scenario: Scenario) -> list[str]:

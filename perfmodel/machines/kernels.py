@@ -179,6 +179,10 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
     return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across))
 
 
+#: The most sequences in a step that the fitted rows hold; what a sequence moves is not known to go on growing beyond.
+SEEN_SEQUENCES = 512.0
+
+
 def fixed_time(scenario: Scenario, sequences: Any) -> Any:
     """Time that the layers take whatever they move or compute: launches, norms, routing, quantisation [s]."""
     system, plan = scenario.system, scenario.deployment
@@ -187,7 +191,9 @@ def fixed_time(scenario: Scenario, sequences: Any) -> Any:
     assert hbm is not None
     with scope("sequences"):
         moved = roofline.memory_time(
-            bytes_moved=efficiency.sequence_traffic * sequences, bandwidth=hbm.bandwidth, efficiency=1.0
+            bytes_moved=efficiency.sequence_traffic * minimum(sequences, SEEN_SEQUENCES),
+            bandwidth=hbm.bandwidth,
+            efficiency=1.0,
         )
     each = efficiency.layer_time + moved
     if system.computes_as[plan.precision] not in ("bf16", "fp16"):

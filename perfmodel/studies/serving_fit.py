@@ -34,9 +34,9 @@ ROWS = "measured/serving.csv"
 #: Spread that the errors are measured against: about the noise of TPOT and of TTFT.
 TPOT_SPREAD, TTFT_SPREAD = 0.08, 0.2
 
-#: Shared numbers: centre and how far the fit may move it (standard deviation of the logarithm).  Times are in seconds, traffic in bytes.
-#: The centre of ``quantise_time`` is a third of what FP8 adds to the fixed times of four kernels in the tables; a
-#: time a layer of 34 us is four BF16 kernels and attention in the tables with a fifth on top.
+#: Shared numbers: centre and how far the fit may move it (standard deviation of the logarithm).  Times are in seconds,
+#: traffic in bytes.  The centre of ``quantise_time`` is a third of what FP8 adds to the fixed times of four kernels in
+#: the tables; a time a layer of 34 us is four BF16 kernels and attention in the tables with a fifth on top.
 SHARED: dict[str, tuple[float, float]] = {
     "all_reduce_large_bandwidth": (1.0, 0.25),
     "expert_memory": (0.75, 0.15),

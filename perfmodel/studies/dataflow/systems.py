@@ -166,7 +166,7 @@ def _operator_times(machine: Machine) -> dict[str, float]:
             found[part] += layers * _KERNEL[operator.kind]
         found[part] += layers * float(max(overlap.compute, overlap.memory))
         found["AllReduce"] += layers * float(kernels.collective_time(scenario, operator))
-    found["RMSNorm+SiLU+Mul"] += layers * (float(efficiency.layer_time) + float(efficiency.sequence_layer_time) - fixed)
+    found["RMSNorm+SiLU+Mul"] += layers * (float(kernels.fixed_time(scenario, 1.0)) / layers - fixed)
     head, _ = kernels.kernel(scenario, head_operator(scenario, work), 1.0)
     found["Non-decoder"] = float(head.memory) + float(efficiency.step_time) + float(efficiency.sequence_time)
     return found
