@@ -1,5 +1,7 @@
 """The closed loops of a pipeline and of an engine with a token budget: identities, limits, roots, published samples."""
 
+from collections import defaultdict, deque
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -175,3 +177,70 @@ def test_gathering_tokens_by_expert_pays_once_a_beat_picks_more_than_all_experts
             scenario = ship(f"system.efficiency.per_token_experts={on}")
             times[name] = float(sram_pipeline.plain_beat(scenario, tokens, 1024.0).time)
         assert times[cheaper] <= min(times.values()) * (1 + 1e-9)
+
+
+def simulated(running, prompt, output, budget, stages, lives):
+    """Requests a beat and beats to first token of a pipeline, token by token: decode first, then prompts in order.
+
+    A token that enters at a beat comes out so many stages later and may enter again; a request that ends is replaced.
+    Requests start at even distances over one life, so that they are not in lock-step.
+    """
+    life = stages * output + prompt
+    beats = lives * life
+    ready = deque()  # decode tokens that may enter, each the number of tokens its request still needs
+    waiting = deque()
+    leaving = defaultdict(list)
+    begun = done = first = firsts = 0
+    for beat in range(beats):
+        late = beat > beats / 2
+        while begun < running and life * begun // running <= beat:
+            waiting.append([prompt, beat])
+            begun += 1
+        for left, arrived in leaving.pop(beat, ()):
+            if arrived is not None and late:
+                first += beat - arrived
+                firsts += 1
+            if left:
+                ready.append(left)
+            else:
+                done += late
+                waiting.append([prompt, beat])
+        room = budget
+        while room and ready:
+            leaving[beat + stages].append((ready.popleft() - 1, None))
+            room -= 1
+        while room and waiting:
+            took = min(room, waiting[0][0])
+            waiting[0][0] -= took
+            room -= took
+            if not waiting[0][0]:
+                leaving[beat + stages].append((output - 1, waiting.popleft()[1]))
+    return done / (beats / 2), first / firsts
+
+
+@pytest.mark.parametrize(
+    ("running", "prompt", "output", "budget", "lives"),
+    [
+        (380, 1986, 62, 16, 25),  # every beat is full, and a life is mostly waiting
+        (380, 1024, 1024, 16, 6),
+        (380, 227, 1821, 36, 6),
+        (284, 1820, 228, 16, 6),
+        (71, 7281, 910, 16, 6),
+        (20, 4000, 100, 36, 12),
+        (1, 500, 50, 16, 200),
+    ],
+)
+def test_the_flow_is_what_a_pipeline_does_token_by_token(running, prompt, output, budget, lives):
+    steps, stages = output - 1, 95
+    rate, first = simulated(running, prompt, output, budget, stages, lives)
+    found = pipeline.requests_per_beat(
+        running=float(running),
+        prompt=float(prompt),
+        steps=float(steps),
+        delay=float(stages * (1 + steps)),
+        budget=float(budget),
+        most=most_of(budget, prompt, steps),
+    )
+    assert found == pytest.approx(rate, rel=0.05)
+    # What is left of a life after decoding is the time to first token.
+    assert running / found - steps * stages == pytest.approx(first, rel=0.15, abs=10)

@@ -110,7 +110,10 @@ def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) ->
                 "rate": chips * float(ddr.bandwidth) / 1e12,
             },
         ]
-    ).assign(tokens=lambda rows: rows.bytes * 1e9 / per_token / 1e6)
+    ).assign(
+        tokens=lambda rows: rows.bytes * 1e9 / per_token / 1e6,
+        label=lambda rows: [f"{size:,.0f} GB" for size in rows.bytes],
+    )
     return Figure(
         "Memory tiers",
         f"{nodes:g} nodes leave {(capacity - weights) / 1e9:.1f} GB of SRAM beside the weights of {model} at "
@@ -119,18 +122,20 @@ def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) ->
         charts=(
             Chart(
                 "ship-tiers",
-                f"Capacity of the tiers of {nodes:g} nodes",
+                f"Capacity and bandwidth of the tiers of {nodes:g} nodes",
                 frame,
                 {
                     "tier": "tier",
                     "bytes": "capacity [GB]",
                     "rate": "bandwidth [TB/s]",
                     "tokens": "KV cache [million tokens]",
+                    "label": "capacity",
                 },
                 "bytes",
-                "tier",
-                (Layer("point"), Layer("text", label="tier")),
-                log="x",
+                "rate",
+                (Layer("point"), Layer("text", label="label")),
+                color="tier",
+                log="xy",
                 caption="SHIP, table 2",
                 kind="reconstructed",
             ),
@@ -264,6 +269,7 @@ def prefix_cache(
             )
         )
     reuse = pd.DataFrame(rows)
+    held = pd.DataFrame({"gb": [room / 1e9], "series": "SRAM beside the weights"})
     band = pd.DataFrame(
         {"gb": [reuse.gb.min(), reuse.gb.max()], "low": 0.5, "high": 0.75, "series": "published, 7 days"}
     )
@@ -321,7 +327,7 @@ def prefix_cache(
             Chart(
                 "ship-hit-rate",
                 "Hit rate against capacity: exact LRU, and Che's approximation",
-                pd.concat([reuse, band]),
+                pd.concat([reuse, band, held]),
                 {
                     "trace": "trace",
                     "how": "how",
@@ -334,7 +340,11 @@ def prefix_cache(
                 },
                 "gb",
                 "hit",
-                (Layer("area", y="low", y2="high", rows="how != how"), Layer("line", rows="how == how")),
+                (
+                    Layer("area", y="low", y2="high", rows="low == low"),
+                    Layer("line", rows="how == how"),
+                    Layer("rule", x="gb", rows="series == 'SRAM beside the weights'"),
+                ),
                 color="series",
                 log="x",
                 caption=f"Cache of {model}: {block / 1e6:.1f} MB a block; SRAM holds {room / 1e9:.0f} GB. The band: "
