@@ -133,6 +133,8 @@ class Chart:
         missing = [str(name) for name in self.frame.columns if name not in self.columns]
         if missing:
             raise ValueError(f"chart {self.name}: columns without a title: {', '.join(missing)}")
+        if any(layer.rows for layer in self.layers) and not self.frame.index.is_unique:
+            raise ValueError(f"chart {self.name}: rows of layers need an index without repeats")
         used = {self.x, self.y, self.color, self.facet}
         used |= {name for layer in self.layers for name in (layer.x, layer.y, layer.y2, layer.color, layer.label)}
         unknown = used - {""} - set(self.frame.columns)

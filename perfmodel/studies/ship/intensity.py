@@ -105,7 +105,7 @@ def intensity(
             Chart(
                 f"ship-intensity-{model}",
                 f"{model}: operational intensity of decoding",
-                pd.concat([frame, marks]),
+                pd.concat([frame, marks], ignore_index=True),
                 {"series": "part and context", "batch": "batch [sequences]", "oi": "intensity [FLOP/B]"},
                 "batch",
                 "oi",

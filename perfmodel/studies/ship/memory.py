@@ -112,7 +112,7 @@ def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) ->
         ]
     ).assign(
         tokens=lambda rows: rows.bytes * 1e9 / per_token / 1e6,
-        label=lambda rows: [f"{size:,.0f} GB" for size in rows.bytes],
+        tier=lambda rows: [f"{tier}: {size:,.0f} GB" for tier, size in zip(rows.tier, rows.bytes, strict=True)],
     )
     return Figure(
         "Memory tiers",
@@ -129,11 +129,10 @@ def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) ->
                     "bytes": "capacity [GB]",
                     "rate": "bandwidth [TB/s]",
                     "tokens": "KV cache [million tokens]",
-                    "label": "capacity",
                 },
                 "bytes",
                 "rate",
-                (Layer("point"), Layer("text", label="label")),
+                (Layer("point"),),
                 color="tier",
                 log="xy",
                 caption="SHIP, table 2",
@@ -327,7 +326,7 @@ def prefix_cache(
             Chart(
                 "ship-hit-rate",
                 "Hit rate against capacity: exact LRU, and Che's approximation",
-                pd.concat([reuse, band, held]),
+                pd.concat([reuse, band, held], ignore_index=True),
                 {
                     "trace": "trace",
                     "how": "how",

@@ -43,7 +43,7 @@ def workload(traces: Sequence[str] = tuple(TITLES)) -> Figure:
             for q, length in zip(shares, np.quantile(sample.lengths(), shares), strict=True)
         ]
     )
-    lengths = pd.concat([quantiles[["name", "quantile", "total", "kind"]], fitted])
+    lengths = pd.concat([quantiles[["name", "quantile", "total", "kind"]], fitted], ignore_index=True)
     inside = [str(name) for name, row in band.iterrows() if row["max"] <= 20]
     numbers = [
         Number(
