@@ -212,6 +212,19 @@ def test_refusals_name_the_fix(options, complaint):
     assert "\n" not in str(refusal.value)
 
 
+def test_the_band_is_wider_with_a_draft():
+    """What drafting and verifying leave open comes on top, in TPOT and not in TTFT."""
+    question = {"on": "dgx-h100", **ALONE}
+    plain = perfmodel.predict("llama-3.1-70b", **question)
+    drafted = perfmodel.predict("llama-3.1-70b", **question, draft="ngram", k=4, alpha=0.5)
+    width = {
+        name: [answer.band[key]["high"] / answer.band[key]["low"] for answer in (plain, drafted)]
+        for name, key in (("ttft", "ttft_s"), ("tpot", "tpot_s"))
+    }
+    assert width["tpot"][1] > width["tpot"][0]
+    assert width["ttft"][1] == pytest.approx(width["ttft"][0], rel=1e-9)
+
+
 def test_without_a_draft_nothing_changes():
     scenario = asked("dgx-h100", draft="ngram", k=4.0, alpha=0.5)
     plain = evaluate(replace(scenario, speculation=None))
