@@ -16,7 +16,12 @@ NAMED = 3
 
 def _span(ends: Mapping[str, float | None]) -> str:
     low, high = ends["p10"], ends["p90"]
-    return "-" if low is None or high is None else f"{money_figure(low)}-{money_figure(high)}"
+    return "-" if low is None or high is None else f"{_two(low)}-{_two(high)}"
+
+
+def _two(value: float) -> str:
+    """Return two digits, which are more than a percentile of estimates is worth."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _usd(value: float | None) -> str:
@@ -43,7 +48,7 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         rows.append(("  P10-P90", [_span(one["usd_per_mtok"][of]) for one in data]))
     rows += [
         (f"cheaper than {REFERENCE}", _cheaper(result)),
-        (f"price that ties with {REFERENCE}", [_usd(one["tie_price_usd"]) for one in data]),
+        (f"ties with {REFERENCE} at", [_usd(one["tie_price_usd"]) for one in data]),
         ("price of the system", [_usd(_known(float(owned.scenario.system.price.system))) for owned in systems]),
         ("", []),
         ("$/chip-hour", [_money(one["usd_per_chip_hour"]) for one in data]),
@@ -54,15 +59,15 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
     for cause in dict.fromkeys(cause for one in hourly for cause in one):
         rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
     rows += [
-        ("break-even with rent, of the day", [_share(one["break_even_utilisation"]) for one in data]),
+        ("rent breaks even, of the day", [_share(one["break_even_utilisation"]) for one in data]),
         ("", []),
         ("power, serving", [show(one["power_w"], "W", 3) if one["power_w"] else "-" for one in data]),
-        ("  at the utility, day's mean", [_watts(one, "utility_over_the_day") for one in data]),
+        ("  at the utility, mean", [_watts(one, "utility_over_the_day") for one in data]),
         ("  nameplate", [_watts(one, "nameplate") for one in data]),
         ("J/output token", [_money(one["joules_per_output_token"]) for one in data]),
         ("  P10-P90", [_span(one["joules_per_output_token_range"]) for one in data]),
         ("tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
-        ("gCO2e/Mtok out, operation", [_carbon(one, "operational") for one in data]),
+        ("gCO2e/Mtok out, running", [_carbon(one, "operational") for one in data]),
         ("  embodied", [_carbon(one, "embodied") for one in data]),
     ]
     return rows
@@ -77,9 +82,9 @@ def _money(value: float | None) -> str:
 
 
 def _part(hourly: Mapping[str, float | None], cause: str) -> str:
-    total = sum(value or 0.0 for value in hourly.values())
+    known = [value for value in hourly.values() if value is not None]
     value = hourly.get(cause)
-    return f"{value / total:.0%}" if value is not None and total else ""
+    return f"{value / sum(known):.0%}" if value is not None and len(known) == len(hourly) else ""
 
 
 def _watts(one: Mapping[str, Any], view: str) -> str:

@@ -185,7 +185,7 @@ def test_json_has_the_documented_keys(capsys):
 def test_the_table_names_what_it_must(capsys):
     assert run([*ASK, "--tpot", "20 ms"]) == 0
     out = capsys.readouterr().out
-    for words in ("$/Mtok output", "P10-P90", "price that ties with dgx-b200", "what decides", "gCO2e", "0.02 s"):
+    for words in ("$/Mtok output", "P10-P90", "ties with dgx-b200 at", "what decides", "gCO2e", "0.02 s"):
         assert words in out
 
 
@@ -232,6 +232,14 @@ def test_what_does_not_fit_has_no_price(capsys):
     assert one["usd_per_mtok"]["blended"] == {"p10": None, "p50": None, "p90": None}
     assert one["usd_per_chip_hour"] is None
     assert "does not fit" in one["reason"]
+
+
+def test_a_machine_without_a_price_is_neither_cheaper_nor_dearer(capsys):
+    ask = ["tco", "llama-3.1-8b", "--on", "dgx-b200", "--on", "tpu-v7", "--concurrency", "8", "--samples", "64"]
+    assert run([*ask, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["probability_cheaper"] == {"dgx-b200": {"tpu-v7": None}, "tpu-v7": {"dgx-b200": None}}
+    assert "price not published" in found["systems"][1]["labels"]
 
 
 def test_a_rented_machine_costs_its_rent():

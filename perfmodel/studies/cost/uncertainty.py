@@ -171,11 +171,17 @@ class Sample:
     systems: tuple[Drawn | None, ...]
 
     def cheaper(self, one: int, other: int, result: str = "blended") -> float | None:
-        """Return the probability that one system costs less than another; one that does not fit costs no end."""
+        """Return the probability that one system costs less than another; one that does not fit costs no end.
+
+        ``None`` where one of them has no price at all.
+        """
         drawn = self.systems[one], self.systems[other]
         if drawn[0] is None or drawn[1] is None:
             return None
-        mine, theirs = (np.nan_to_num(part.results[result], nan=np.inf) for part in drawn if part is not None)
+        values = [part.results[result] for part in drawn if part is not None]
+        if any(np.isnan(part).all() for part in values):
+            return None
+        mine, theirs = (np.nan_to_num(part, nan=np.inf) for part in values)
         return float(np.mean(mine < theirs))
 
     def indices(self, system: int, result: str = "blended") -> dict[str, float]:
