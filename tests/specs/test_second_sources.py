@@ -112,7 +112,7 @@ SECOND = [
     ("tpu-v7", "memory.hbm.bandwidth", 7_370 * GIGA, 0.01, "press: 7.37 TB/s"),
     ("tpu-v7", "rates.fp8", 42.5e18 / 9_216, 0.01, "press: 42.5 EFLOPS FP8 a pod of 9,216"),
     ("tpu-v7", "link.bandwidth_per_direction", 1_200 * GIGA / 2, 1e-9, "1,200 GB/s, both directions"),
-    ("tpu-v7", "power.system_per_chip", 10e6 / 9_216, 0.01, "press: about 10 MW a pod of 9,216"),
+    ("tpu-v7", "power.all_in_per_chip", 10e6 / 9_216, 0.01, "press: about 10 MW a pod of 9,216"),
     # AWS, Intel, Cerebras
     ("trainium2", "rates.fp8", 2_563 * TERA / 2, 0.02, "2,563 TFLOPS FP8, sparse"),
     ("trainium2", "memory.hbm.bandwidth", 3.0 * TERA, 0.04, "newer architecture guide: 3.0 TB/s"),
