@@ -339,6 +339,67 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue
     return Queue(rate, used, False, inside, waiting, work.share, wait, ttft, tpot, latency)
 
 
+def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue:
+    """Return a replica that so many clients keep busy, each of whom thinks between two requests.
+
+    Parameters
+    ----------
+    service : Service
+    sessions : float
+        Clients.
+    think : float
+        Mean time between the end of a request and the next one, exponential [s].
+
+    Returns
+    -------
+    Queue
+        Its ``rate`` is what the loop settles at.
+    """
+    cap, output = service.cap, service.output
+    count = max(1, round(sessions))
+    places = np.arange(1.0, count + 1)
+    running = np.minimum(places, cap)
+    full = float(service.rates(float(min(count, cap)))[0])
+    rate, probability = full, np.zeros(count + 1)
+    probability[-1] = 1.0
+    for _ in range(6 if think > 0 else 1):
+        inside = float(np.sum(np.minimum(np.arange(count + 1), cap) * probability))
+        work = _work(service, rate, 1.0, service.company(max(1.0, inside), max(1.0, inside / output)))
+        if think > 0:
+            step = service.steps(running)
+            death = queueing.batch_rate(running=running, output=output, step=step, own=work.mean, prefilling=work.share)
+            death = np.minimum(death, np.where(places >= cap, full, np.inf))
+            probability, _, _ = stationary(np.log((count - places + 1) / think) - np.log(death), 0.0)
+            rate = float(np.sum(probability[1:] * death))
+    inside = float(np.sum(np.minimum(np.arange(count + 1), cap) * probability))
+    waiting = float(probability[cap + 1 :].sum())
+    queued = float(np.sum(np.maximum(0, np.arange(count + 1) - cap) * probability))
+    steps = service.steps(np.maximum(1.0, np.minimum(np.arange(count + 1), cap)))
+    weight = np.minimum(np.arange(count + 1), cap) * probability
+    bare = float(np.sum(weight * steps) / max(inside, 1e-300))
+    cycle = max(1e-9, bare / (1 - work.share))
+    held = queued / rate / max(waiting, 1e-300)
+    # An arrival of a closed loop finds the others, not itself.
+    found = np.zeros(cap + 1)
+    others = np.minimum(np.arange(count), cap - 1)
+    np.add.at(found, others, probability[1:])
+    found[0] += probability[0]
+    state = _State(
+        service,
+        work,
+        found,
+        inside,
+        cycle,
+        min(1.0, waiting),
+        held,
+        think == 0,
+        1 / max(1.0, queued / max(waiting, 1e-300)),
+    )
+    ttft, wait, door = _first_token(state)
+    tpot, latency = _tokens(state, door)
+    return Queue(rate, rate / service.capacity, False, inside, waiting, work.share, wait, ttft, tpot, latency)
+
+
 def _admission_factor(cap: int, used: float, arrival_scv: float, service_scv: float) -> float:
     """Return the wait for admission over that of a chain with exponential times."""
     wait = queueing.exponential_wait(servers=float(cap), load=used * cap, service=1.0)
@@ -481,6 +542,10 @@ class _State:
     cycle: float
     waiting: float
     held: float
+    #: Whether requests arrive as a step ends, because clients do not think, and not at any time.
+    in_step: bool = False
+    #: Variance of the wait for admission over its mean squared: 1 where it is exponential.
+    held_scv: float = 1.0
 
     def batches(self) -> Any:
         """Return batch sizes as an arrival finds them, one for each slice of equal probability."""
@@ -491,7 +556,7 @@ class _State:
     def admitted(self, weight: Any, shift: Any, mean: Any, variance: Any) -> Law:
         """Return a law with the wait for admission of those who wait."""
         calm = Law(weight * (1 - self.waiting), shift, mean, variance)
-        queued = Law(weight * self.waiting, shift, mean + self.held, variance + self.held**2)
+        queued = Law(weight * self.waiting, shift, mean + self.held, variance + self.held**2 * self.held_scv)
         return Law(*(np.concatenate([getattr(law, name) for law in (calm, queued)]) for name in _PARTS))
 
 
@@ -546,6 +611,12 @@ def _alternating_door(state: _State) -> _Door:
     gate = _gate(work, cycle)
     long_square = gate.skew / cycle + 3 * gate.variance + cycle**2
     long_variance = np.maximum(0.0, long_square - (cycle + gate.variance / cycle) ** 2)
+    if state.in_step:
+        # The next step has begun when a client sends again, so all of it is waited for; no step is found more often.
+        mean = cycle * (1 + work.share)
+        variance = gate.variance + work.rate * cycle * work.square
+        own = work.took + np.maximum(0.0, np.ceil(prompt * (1 - service.cached) / times.budget) - 1) * decode.mean()
+        return _Door(mean, variance, own, decode, cycle, gate.variance)
     mean = gate.found / 2 + gate.together
     variance = (
         (0.5 + work.share) ** 2 * long_variance

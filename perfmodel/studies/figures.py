@@ -42,6 +42,7 @@ MODULES: tuple[str, ...] = tuple(
             ),
         ),
         ("cost", ("figures",)),
+        ("capacity", ("closed", "load")),
         ("dataflow", ("batches", "beyond", "optimisations", "systems")),
     )
     for subject in subjects

@@ -18,7 +18,7 @@ import numpy as np
 
 from perfmodel.equations import queueing
 from perfmodel.errors import UserError
-from perfmodel.serving.chain import load_queue, serve
+from perfmodel.serving.chain import closed_queue, load_queue, serve
 from perfmodel.serving.lengths import Lengths, empirical
 from perfmodel.serving.objectives import phrase, summary
 from perfmodel.serving.step_times import StepTimes, step_times
@@ -546,12 +546,9 @@ def ask(
     clients = None if sessions is None else max(1, round(sessions / replicas))
     think = float(scenario.traffic.think_time)
     ran = simulate(times, load, cached=cached, sessions=clients, think=think, seed=seed, tick=tick)
-    closed: dict[str, dict[str, float | None]] = {}
-    used = np.nan
-    if rate is not None:
-        queue = load_queue(service, rate, scv)
-        used = queue.utilisation
-        closed = {key: summary(queue, name) for key, name in COMPARED.items()}
+    queue = closed_queue(service, clients or 1, think) if rate is None else load_queue(service, rate, scv)
+    used = np.nan if rate is None else queue.utilisation
+    closed = {key: summary(queue, name) for key, name in COMPARED.items()}
     settled = ran if trace is not None else ran.after(0.1)
     return Comparison(
         scenario, _measured(settled), closed, len(load), ran.refused, (len(load) - ran.refused) / ran.span, used

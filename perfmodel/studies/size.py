@@ -517,7 +517,9 @@ def cautions(scenario: Scenario, load: Loaded) -> list[str]:
         found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
     if not queue.saturated and queue.utilisation > 0.9:
         found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
-    if load.service.refused > 0:
+    if scenario.system.kind == "kernels" and float(scenario.deployment.pp) > 1:
+        found.append("pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted")
+    if load.service.refused > 1e-6:
         found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
     return found
 
@@ -686,6 +688,29 @@ def _search(
         else:
             rejected.append(Rejected(name, plan, _loses(best, answer, "chips"), len(group)))
     return ([best] if best is not None else []), rejected, count
+
+
+def landscape(base: Scenario) -> dict[str, Any]:
+    """Return every plan of a system on means, as columns: what charts of the front draw.
+
+    Parameters
+    ----------
+    base : Scenario
+        Its own layout does not count.
+    """
+    lengths = lengths_of(base.traffic)
+    found = [means for scenario in plans_of(base) if isinstance(means := _means(scenario, lengths), _Means)]
+    names = [plan_name(means.scenario) for means in found for _ in means.cap]
+    rate, tpot, ttft = (np.concatenate([getattr(means, key) for means in found]) for key in ("rate", "tpot", "ttft"))
+    cost = np.concatenate([np.full(len(means.cap), means.chips) for means in found]) / rate
+    return {
+        "system": [base.system.name] * len(names),
+        "plan": names,
+        "tpot_ms": tpot * 1e3,
+        "ttft_s": ttft,
+        "chips_per_rate": cost,
+        "front": pareto([cost, tpot]),
+    }
 
 
 def _note(nearest: dict[tuple[str, str], tuple[float, str]], key: tuple[str, str], value: float, where: str) -> None:

@@ -187,3 +187,16 @@ MISSED = pytest.mark.xfail(reason="about 20 %: the tail of TTFT where arrivals b
 )
 def test_the_closed_form_is_near_the_simulation(quantity, target):
     assert np.median(np.abs(compared()[quantity])) <= target
+
+
+@pytest.mark.parametrize(
+    ("on", "sessions", "think"),
+    [("dgx-h100:tp=1", 64, 0.0), ("dgx-h100:tp=1", 64, 5.0), ("dgx-h100:tp=1", 500, 0.0), ("sn40l-16", 100, 10.0)],
+)
+def test_a_closed_loop_is_near_the_simulation(on, sessions, think):
+    from perfmodel.studies.simulate import ask
+
+    scenario = resolve("llama-3.1-8b", on, Options(traffic="chat"), [f"traffic.think_time={think}"])
+    found = ask(scenario, sessions=sessions, count=4000)
+    for time in ("ttft_s", "tpot_s", "request_latency_s"):
+        assert abs(found.differences()[time]["mean"]) <= 0.1
