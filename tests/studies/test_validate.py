@@ -237,6 +237,14 @@ def test_models_answer_to_what_data_call_them(written, name, precision):
         ("H200 SXM 141GB x8 (MaxQ)", "dgx-h200"),
         ("GB200 NVL72", "gb200-nvl72"),
         ("MI300X", "mi300x-8"),
+        ("AMD Instinct MI300X", "mi300x-8"),
+        ("mi355x-atom", "mi355x-8"),
+        ("b200-trt", "dgx-b200"),
+        ("8x H100 80GB", "dgx-h100"),
+        ("NVIDIA H100 80GB HBM3", "dgx-h100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb-8"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090-8"),
+        ("NVIDIA GH200 480GB", "gh200-96gb"),
         ("LPUv1", "lpu-v1"),
     ],
 )
@@ -244,7 +252,7 @@ def test_systems_answer_to_what_data_call_them(written, name):
     assert find_system(written) == name
 
 
-@pytest.mark.parametrize("written", ["A100 40GB", "H20", "Vicuna"])
+@pytest.mark.parametrize("written", ["A100 48GB", "H20 141GB", "H100 96GB", "V100 16GB", "A10G", "Vicuna"])
 def test_another_chip_is_not_taken_for_a_listed_one(written):
     with pytest.raises(validate.Unanswered):
         find_system(written)

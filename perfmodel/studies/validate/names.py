@@ -18,10 +18,12 @@ _SAME_SHAPE = {
     "qwen3coder30ba3b": ("qwen3-30b-a3b", "Qwen3-Coder-30B-A3B has the shape of Qwen3-30B-A3B"),
 }
 _HARDWARE_WORDS = re.compile(
-    r"\b(nvidia|amd|intel|google|groq|tensor core|hgx|dgx|sxm[2-6]?|x[1-9]\d*|gpus?|server edition|server)\b|\(.*?\)"
+    r"\b(nvidia|amd|instinct|intel|google|aws|groq|cerebras|geforce|tesla|tensor core|hgx|dgx|sxm[2-6]?|hbm3e?|"
+    r"x[1-9]\d*|gpus?|server edition|server|vllm|sglang|trt|dynamo|atom|mori|disagg)\b|\(.*?\)|"
+    r"\b\d+ ?x ?(?=[a-z])|(?<=\d)x\d+$"
 )
-#: Memory on the label of chips that come in one size only, or whose listed size is meant.
-_LABELS = re.compile(r"\b(80|141|180|186|192|256|288|48|230)\s?(gb|gib|mb)\b")
+#: Memory on the label; it must be that of the system.
+_LABEL = re.compile(r"\b(\d+) ?([gm])i?b\b")
 
 
 def _squash(name: str) -> str:
@@ -78,6 +80,17 @@ def find_model(name: str) -> tuple[str, str, str]:
     return name, "", ""
 
 
+def _has_memory(system: str, name: str) -> bool:
+    """Whether a system has the memory that a name says; labels and decimal or binary units differ by up to 8 %."""
+    label = _LABEL.search(name)
+    memory = catalog.load_bare_system(system).memory
+    tier = memory.hbm or memory.sram
+    if label is None or tier is None:
+        return True
+    said = float(label[1]) * {"g": 1e9, "m": 1e6}[label[2]]
+    return abs(said / float(tier.capacity) - 1) < 0.08
+
+
 @functools.cache
 def find_system(name: str) -> str:
     """Return the listed name of a system.
@@ -92,8 +105,12 @@ def find_system(name: str) -> str:
     known = _squashed("system")
     low = name.casefold().replace("-", " ").replace("_", " ")
     bare = _HARDWARE_WORDS.sub(" ", low)
-    for tried in (name, low, bare, _LABELS.sub(" ", bare), re.sub(r"\bnvl ?\d+\b", " ", _LABELS.sub(" ", bare))):
+    for tried in (name, low, bare):
         if (found := known.get(_squash(tried))) is not None:
+            return found
+    unlabelled = _LABEL.sub(" ", bare)
+    for tried in (unlabelled, re.sub(r"\bnvl ?\d+\b", " ", unlabelled)):
+        if (found := known.get(_squash(tried))) is not None and _has_memory(found, low):
             return found
     if unknown := _unknown("system", name):
         raise Unanswered(unknown)
