@@ -37,11 +37,6 @@ class Pair:
     program: int
     filled: tuple[Leaf, ...]
 
-    @property
-    def key(self) -> str:
-        """What a drop-down of systems and one of models select together."""
-        return f"{self.scenario.system.name} | {self.scenario.model.name}"
-
     @functools.cached_property
     def inputs(self) -> dict[str, float]:
         """The numbers of the scenario by path."""

@@ -216,7 +216,9 @@ def _lengths(traffic: Traffic) -> dict[str, float]:
 
 def engine_script(page: _Page) -> str:
     """Return the part of the page that computes; it needs no document."""
-    return f"{PRELUDE}const DATA = {json_text(page.data())};\n{page.script()}{_asset('engine.js')}"
+    # Parsed and not written as a literal, where a name such as __proto__ would be no key.
+    data = f"JSON.parse({json_text(json_text(page.data()))})"
+    return f"{PRELUDE}const DATA = {data};\n{page.script()}{_asset('engine.js')}"
 
 
 def scripts(offer: Offer, options: Options, traffics: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.outputs.explain import LANGUAGE as WORDS
-from perfmodel.outputs.files import whole
+from perfmodel.outputs.files import text_cell, whole
 from perfmodel.outputs.offers import Offer, Pair, allowed, layouts
 from perfmodel.outputs.program import Program, is_result
 from perfmodel.outputs.spreadsheet import LANGUAGE
@@ -63,6 +63,17 @@ def column(index: int) -> str:
     return letters
 
 
+def shown_names(names: Sequence[str]) -> dict[str, str]:
+    """Return names as cells hold them: no formula, none of the wildcards of MATCH, short, each once."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = text_cell(re.sub(r"[*?~|]|[\x00-\x1f]", "_", name))[:80]
+        taken = {one.casefold() for one in found.values()}
+        numbered = (f"{plain} ({at})" for at in count(2))
+        found[name] = next(one for one in chain([plain], numbered) if one.casefold() not in taken)
+    return found
+
+
 def cell_name(prefix: str, path: str) -> str:
     """Return a name for a cell: letters, digits and underscores, as Google Sheets has it too."""
     return f"{prefix}_{re.sub(r'[^A-Za-z0-9]', '_', path)}"
@@ -94,7 +105,7 @@ class _Sheet:
         self.sheet.fit_to_pages(1, 0)
 
     def text(self, row: int, col: int, words: str, form: Any = None) -> None:
-        self.sheet.write_string(row - 1, col, words, form)
+        self.sheet.write_string(row - 1, col, text_cell(words), form)
 
     def number(self, row: int, col: int, value: float, form: Any = None) -> None:
         if value == value:
@@ -145,6 +156,8 @@ class Workbook:
         self.ratios = tuple(ratios)
         self.spare = spare
         self.base = offer.pairs[0]
+        self.shown_system = shown_names(offer.systems)
+        self.shown_model = shown_names(offer.models)
         self.results = [name for name in self._result_names() if not name.startswith(("stages_", "roofline_"))]
         self.paths = self._paths()
         self.units = {path: unit for pair in offer.pairs for path, unit, _ in quantities(pair.scenario)}
@@ -155,6 +168,12 @@ class Workbook:
             [program.evaluate(*self._fed(case, number)) for case in range(len(self.cases) + len(self.grid))]
             for number, program in enumerate(offer.programs)
         ]
+
+    def _words(self, pair: Pair) -> dict[str, str]:
+        """Return what the drop-downs show of a pair, and what they select together."""
+        system = self.shown_system[pair.scenario.system.name]
+        model = self.shown_model[pair.scenario.model.name]
+        return {"system": system, "model": model, "pair": f"{system} | {model}"}
 
     # --- what there is -------------------------------------------------------------------------------------------
 
@@ -179,7 +198,7 @@ class Workbook:
         self.names = ["as Inputs"]
         cases = [Case(self.base, {}), Case(self.base, {})]
         for pair in self.offer.pairs[1:asked]:
-            self.names.append(pair.key)
+            self.names.append(self._words(pair)["pair"])
             cases.append(Case(pair, {}))
         self.names += ["four times the requests", "half again the memory bandwidth"]
         cases.append(Case(self.base, {"traffic.concurrency": 4 * base["traffic.concurrency"]}))
@@ -261,9 +280,8 @@ class Workbook:
         row = count(3)
         first: dict[str, dict[str, Pair]] = {"system": {}, "model": {}, "pair": {}}
         for pair in self.offer.pairs:
-            first["system"].setdefault(pair.scenario.system.name, pair)
-            first["model"].setdefault(pair.scenario.model.name, pair)
-            first["pair"].setdefault(pair.key, pair)
+            for kind, name in self._words(pair).items():
+                first[kind].setdefault(name, pair)
         self.columns = {kind: list(found) for kind, found in first.items()}
         for kind, found in first.items():
             mine = [path for path in self.paths if self._kind(path) == kind]
@@ -324,7 +342,7 @@ class Workbook:
         origin = provenance_of(pair.scenario, path)
         unknown = "not published; " if pair.inputs[path] != pair.inputs[path] else ""
         note = f" ({origin.note})" if origin.note else ""
-        return f"{unknown}{origin.kind}{': ' if origin.source else ''}{origin.source}{note}"
+        return text_cell(f"{unknown}{origin.kind}{': ' if origin.source else ''}{origin.source}{note}")
 
     def _range(self, key: str, kind: str) -> str:
         row = self.specs[key]
@@ -341,8 +359,7 @@ class Workbook:
         for at, width in wide:
             sheet.sheet.set_column(at, at, width)
         sheet.text(1, 0, "Inputs: choose a system and a model, type over any number in the yellow cells", form["title"])
-        scenario = self.base.scenario
-        chosen = {"system": scenario.system.name, "model": scenario.model.name}
+        chosen = self._words(self.base)
         for row, kind in ((3, "system"), (4, "model")):
             sheet.text(row, 0, kind)
             sheet.text(row, 1, chosen[kind], form["given"])
@@ -383,7 +400,7 @@ class Workbook:
         sheet.sheet.conditional_format(rows[0] - 1, 1, rows[-1] - 1, 3, grey)
 
     def _chosen_word(self, row: int, name: str) -> None:
-        words = getattr(self.base.scenario.deployment, name)
+        words = text_cell(getattr(self.base.scenario.deployment, name))
         self.sheets["Inputs"].formula(row, 1, f'IFERROR({self._look(name, "pair", "$B$12")},"{_MISSING}")', words)
 
     def _input_row(self, path: str, row: int) -> None:
@@ -504,7 +521,7 @@ class Workbook:
         sheet = self.sheets[self.models[at]]
         col = 4 + case
         about = (*self.cases, *self.grid)[case].pair
-        words = {"system": about.scenario.system.name, "model": about.scenario.model.name}
+        words = self._words(about)
         in_grid = case >= len(self.cases)
         title = "Inputs" if case == 0 else f"grid {case - len(self.cases) + 1}" if in_grid else f"scenario {case}"
         sheet.text(2, col, title, self.form["bold"])
@@ -517,7 +534,7 @@ class Workbook:
         for row, kind in ((5, "system"), (6, "model")):
             place = self.columns[kind].index(words[kind]) + 1
             sheet.formula(row, col, f"MATCH({letters}${row - 2},{self._range(kind, kind)},0)", place)
-        key = self.columns["pair"].index(about.key) + 1
+        key = self.columns["pair"].index(words["pair"]) + 1
         sheet.formula(7, col, f'MATCH({letters}$3&" | "&{letters}$4,{self._range("pair", "pair")},0)', key)
         # The grid has the layout of the inputs.
         laid = "$E" if in_grid else letters
@@ -682,7 +699,7 @@ class Workbook:
             2,
             0,
             'Inputs!$B$4&" on "&Inputs!$B$3',
-            f"{self.base.scenario.model.name} on {self.base.scenario.system.name}",
+            f"{self._words(self.base)['model']} on {self._words(self.base)['system']}",
         )
         heads = ("result", "value", "unit", "at export", "80 % low", "80 % high", "")
         for at, head in enumerate(heads):
@@ -790,7 +807,8 @@ class Workbook:
         case = self.cases[place + 1]
         sheet.text(row, 0, self.names[place] or f"scenario {place + 1}", form["given"])
         other = case.pair is not self.base
-        words = {1: case.pair.scenario.system.name, 2: case.pair.scenario.model.name} if other else {}
+        own = self._words(case.pair)
+        words = {1: own["system"], 2: own["model"]} if other else {}
         numbers = {3 + at: case.edits[path] for at, (_, path) in enumerate(_CHANGES) if path in case.edits}
         known = [path for _, path in _CHANGES]
         picked = [(path, value) for path, value in case.edits.items() if path not in known]

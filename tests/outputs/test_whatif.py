@@ -132,7 +132,7 @@ def test_numbers_are_those_of_python(which: int) -> None:
         if math.isnan(right["tpot_s"]):
             assert reason in ("does not fit", "needs a number that is not published")
             assert (reason == "does not fit") == (right["max_concurrency"] < 1)
-        numbers += check({"found": found}, right, (held.pairs[at].key, edits))
+        numbers += check({"found": found}, right, (state(held, at, edits),))
     assert numbers > 20 * len(asked)
 
 
@@ -212,7 +212,7 @@ def test_numbers_in_the_browser_are_those_of_python(which, opened):
     for (at, edits), found in zip(asked, answers, strict=True):
         right = python(held, at, edits)
         if right is not None:
-            check({"found": found}, right, (held.pairs[at].key, edits))
+            check({"found": found}, right, (state(held, at, edits),))
 
 
 @pytest.mark.program
