@@ -7,6 +7,7 @@ import struct
 import pytest
 from programs import open_offline
 
+from perfmodel.errors import UserError
 from perfmodel.outputs import report
 from perfmodel.studies.figures import read_recipe
 
@@ -94,3 +95,22 @@ def test_a_copy_of_the_recipe_with_another_model_is_another_report(tmp_path):
     page, *files = report.save(str(recipe), tmp_path / "out")
     assert page.name == "mine.html"
     assert len(files) == 3
+
+
+@pytest.mark.parametrize(
+    ("figure", "complaint"),
+    [
+        ("{figure: ship-workload, traces: [mine]}", "'mine' is not in the bundled tables"),
+        ("{figure: ship-all-reduce, hardware: [MI300X]}", "expected B200 SXM, H100 SXM"),
+        ("{figure: ship-scheduling, model: llama-3.1-405b}", "fits"),
+        ("{figure: ship-power, modell: llama-3.1-8b}", "ship-power takes model"),
+        ("{figure: ship-comparison, model: llama-3.1-8b}", "--pp 95"),
+    ],
+)
+def test_a_recipe_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, figure, complaint):
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(f"title: Mine\nquestion: And?\nsections:\n  - heading: One\n    figures:\n      - {figure}\n")
+    with pytest.raises(UserError) as refusal:
+        report.save(str(recipe), tmp_path / "out")
+    assert complaint in str(refusal.value)
+    assert "\n" not in str(refusal.value)

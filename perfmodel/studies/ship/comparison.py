@@ -102,8 +102,8 @@ def shapes(
     splits = {"P:D": [f"{ratio:g}" for ratio in ratios]}
     names = {"sample": [sample.name for sample in SAMPLES]}
     waits = {"KV wait": ["inside TTFT", "outside"]}
-    high = [at for at, ratio in enumerate(ratios) if ratio >= 8]
-    near = [at for at, context in enumerate(contexts) if context <= 8192]
+    high = [at for at, ratio in enumerate(ratios) if ratio >= 8] or [len(ratios) - 1]
+    near = [at for at, context in enumerate(contexts) if context <= 8192] or [0]
     found = []
 
     # (1) the engine with the large budget leads at high P:D and falls steeply
@@ -407,7 +407,9 @@ def comparison(
     users_per_box: float = 64,
 ) -> Figure:
     """System throughput, ot/s/u, it/s/u and mean TTFT over P:D and context (Figure 10)."""
-    machines, free = Machines(model, ship, users, gpu, precision), matrix.Free()
+    machines = Machines(model, ship, users, gpu, precision)
+    free = matrix.Free().including(stage_budget, users_per_box)
+    ratios, contexts = sorted(ratios), sorted(contexts)
     boxes = machines.scale()
     engine = resolve(model, gpu, Options(precision=precision)).system.efficiency
     assert isinstance(engine, KernelsEfficiency)

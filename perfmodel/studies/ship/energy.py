@@ -30,7 +30,8 @@ def energy(
     users_per_box: float = 64,
 ) -> Figure:
     """Power of both machines, and joules a token at equal traffic."""
-    machines, free = Machines(model, ship, users, gpu, precision), matrix.Free()
+    machines = Machines(model, ship, users, gpu, precision)
+    free = matrix.Free().including(stage_budget, users_per_box)
     scenarios = [resolve(model, on, Options(precision=precision)) for on in (ship, gpu)]
     watts = [power(scenario) for scenario in scenarios]
     both = serve(machines, free, matrix.fixed_load(ratios, contexts))

@@ -17,6 +17,7 @@ from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import PRECISION_BYTES, SramEfficiency
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, figure
+from perfmodel.studies.ship.data import only_known
 
 MODELS = (
     "llama-3.1-8b",
@@ -119,6 +120,8 @@ def latency(
                     **found,
                 }
             )
+        if not others:
+            raise UserError(f"{model} fits none of {', '.join(against)}")
         fastest = min(others, key=lambda name: others[name])
         for name, values in factors.items():
             values.append(others[fastest] / mine[name])
@@ -225,6 +228,7 @@ def public_speeds(
     """The bare LPU model against public speeds, in microseconds a layer, uncalibrated."""
     rows: list[dict[str, Any]] = []
     numbers = []
+    only_known(models, PUBLIC)
     for model in models:
         scenario = put(
             resolve(model, on, Options(precision=precision, prompt=context, output=64.0)),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.equations import memory, serving
+from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.serving.chunked import chunked_loop
 from perfmodel.serving.fit import fit
@@ -43,6 +44,11 @@ class Free:
     gpu_budgets: Sequence[float] = (16384, 2048)
     gpu_users: Sequence[float] = (9, 64, 380, FULL)
     arrivals: Sequence[str] = ("steady", "lock-step")
+
+    def including(self, budget: float, users: float) -> Free:
+        """Return the same ranges with a stage budget and users of a box that a recipe asks for."""
+        budgets, boxes = {*map(float, self.budgets), float(budget)}, {*map(float, self.gpu_users), float(users)}
+        return replace(self, budgets=sorted(budgets), gpu_users=sorted(boxes))
 
     @property
     def ship(self) -> dict[str, list[str]]:
@@ -143,6 +149,12 @@ def mean_load(ratios: Sequence[float]) -> Load:
 
 def _service(scenario: Scenario, offered: Any, load: Load, loop: Any) -> Service:
     cap = fit(scenario, tokens=load.bias * (load.prompt + load.output)).cap
+    if not np.any(np.greater_equal(cap, 1)):
+        raise UserError(
+            f"no request of {scenario.model.name} fits {scenario.system.name} at TP {float(scenario.deployment.tp):g} "
+            f"x "
+            f"PP {float(scenario.deployment.pp):g}; name another plan, precision or shorter contexts"
+        )
     running = np.maximum(1.0, memory.running_requests(offered=offered, cap=cap))
     found = loop(running)
     ttft = running / found.rate - np.maximum(0.0, load.output - 1) * tpot_of(found)

@@ -11,13 +11,15 @@ from scipy.optimize import brentq
 
 from perfmodel.equations import caching
 from perfmodel.equations import memory as equations
+from perfmodel.errors import UserError
 from perfmodel.machines import operators, sram_pipeline
 from perfmodel.question import Options, resolve
 from perfmodel.serving.pipeline import closed_loop
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import PRECISION_BYTES, Scenario
+from perfmodel.specs.units import parse
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, figure
-from perfmodel.studies.ship.data import table
+from perfmodel.studies.ship.data import only_known, table
 from perfmodel.studies.ship.workload import TITLES
 from perfmodel.studies.traces import BLOCK_TOKENS
 
@@ -220,15 +222,16 @@ def prefix_cache(
     overhead: str = "47 us",
 ) -> Figure:
     """Hit rate against capacity, exact and by Che's formula, time to live, isolation, and TTFT saved (Figure 7)."""
+    only_known(traces, set(table("traces/reuse.csv").trace))
     scenario, chips = _instance(model, on, nodes)
     sram, ddr = scenario.system.memory.sram, scenario.system.memory.ddr
     assert sram is not None
     assert ddr is not None
-    from perfmodel.specs.units import parse
-
     scenario = put(scenario, "system.efficiency.layer_overhead", parse(overhead, "s"))
     parameters = float(operators.total_parameters(scenario.model))
     room = chips * float(sram.capacity) - parameters * PRECISION_BYTES[scenario.deployment.precision]
+    if room <= 0:
+        raise UserError(f"{model} leaves no SRAM of {nodes:g} nodes for a cache; more nodes would")
     block = float(total_cache(scenario, 4096.0 + BLOCK_TOKENS) - total_cache(scenario, 4096.0))
     near_blocks, far_blocks = room / block, _DRAM_NET / block
     rows: list[dict[str, Any]] = []

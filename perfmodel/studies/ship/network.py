@@ -11,12 +11,13 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from perfmodel.equations import collectives, roofline, transformer
+from perfmodel.errors import UserError
 from perfmodel.machines.kernels import all_reduce_time
 from perfmodel.machines.operators import ACTIVATION_BYTES
 from perfmodel.specs import catalog
 from perfmodel.specs.types import PRECISION_BYTES, KernelsEfficiency, SramEfficiency, System
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, figure
-from perfmodel.studies.ship.data import table
+from perfmodel.studies.ship.data import only_known, table
 
 KIB = 1024.0
 #: Chips of a node, nodes that a node reaches each way, and links to each of them.
@@ -288,6 +289,7 @@ def _crossing(sizes: Any, one: Any, other: Any) -> str:
 @figure("ship-all-reduce")
 def all_reduce(on: str = "lpu-v1", hardware: Sequence[str] = ("B200 SXM", "H100 SXM")) -> Figure:
     """All-reduce against tensor size (Figure 6a): LPUs, and 8 GPUs by algorithm and launch mode."""
+    only_known(hardware, _SYSTEMS)
     system = catalog.load_system(on)[0]
     sizes = np.geomspace(4 * KIB, 16 * KIB**2, 97)
     lpu = _lpu_times(system, sizes)
@@ -449,7 +451,12 @@ def overlap(
     assert isinstance(efficiency, SramEfficiency)
     assert sram is not None
     run = shapes.layers[0]
-    width = run.mlp.intermediate if run.mlp is not None else run.attention.heads * run.attention.head_dim  # type: ignore[union-attr]
+    if run.mlp is not None:
+        width, block = run.mlp.intermediate, "second matrix of the feed-forward"
+    elif run.attention is not None:
+        width, block = run.attention.heads * run.attention.head_dim, "output matrix of the attention"
+    else:
+        raise UserError(f"{model}: the overlap is drawn for a dense feed-forward or grouped-query attention")
     weights = transformer.mlp_parameters(hidden=shapes.hidden, intermediate=width, matrices=1.0)
     tokens = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256], dtype=float)
     rows: list[Mapping[str, Any]] = []
@@ -497,7 +504,7 @@ def overlap(
         charts=(
             Chart(
                 "ship-overlap",
-                f"Share of time in which only links work: second matrix of the feed-forward of {shapes.name}",
+                f"Share of time in which only links work: {block} of {shapes.name}",
                 frame,
                 {
                     "tp": "plan",

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfmodel.equations import memory
+from perfmodel.equations import memory, serving
+from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit
 from perfmodel.serving.pipeline import closed_loop
@@ -32,15 +33,17 @@ SWITCHES = {
 def _served(scenario: Scenario, users: float, load: matrix.Load, held: Any) -> dict[str, Any]:
     """Return throughput, ot/s/u and time to first token with so many tokens of cache held by a request."""
     cap = fit(scenario, tokens=held).cap
+    if not np.any(np.greater_equal(cap, 1)):
+        raise UserError(f"no request of {scenario.model.name} fits {scenario.system.name} with this plan")
     running = np.maximum(1.0, memory.running_requests(offered=users, cap=cap))
     loop = closed_loop(scenario, running=running, prompt=load.prompt, output=load.output)
     tpot = matrix.tpot_of(loop)
-    return {
+    found = {
         "throughput": loop.rate * (load.prompt + load.output),
         "speed": 1 / tpot,
         "ttft": running / loop.rate - (load.output - 1) * tpot,
-        "running": running,
     }
+    return {name: serving.where_it_fits(cap=cap, value=value) for name, value in found.items()}
 
 
 @figure("ship-scheduling")

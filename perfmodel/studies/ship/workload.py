@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, figure
-from perfmodel.studies.ship.data import table
+from perfmodel.studies.ship.data import only_known, table
 from perfmodel.studies.ship.samples import KI, SAMPLES
 
 TITLES = {
@@ -23,6 +23,7 @@ SOURCE = "Azure LLM inference trace 2023 (CC-BY-4.0) and Mooncake FAST25 traces 
 @figure("ship-workload")
 def workload(traces: Sequence[str] = tuple(TITLES)) -> Figure:
     """P:D and context over time (Figure 2), and the share of short requests (Appendix D.1)."""
+    only_known(traces, TITLES)
     ratio = (
         table("traces/ratio.csv")
         .query("trace in @traces")
