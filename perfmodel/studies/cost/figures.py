@@ -228,7 +228,7 @@ def systems(
     answer = "At {:.0f} ms a token, cheapest first: {}. What decides most: {}.".format(
         tpot * 1e3,
         ", ".join(f"{one['system']} {one['usd_per_mtok']['blended']['p50']:.2f} USD" for one in ranked),
-        ", ".join(f"{path.rpartition('.')[2]} of {name}" for name, path in first.items()),
+        ", ".join(f"{_short(path)} of {name}" for name, path in first.items()),
     )
     return Figure(
         "Side by side",
@@ -237,6 +237,10 @@ def systems(
         tables=(Table(f"{model}: P50 with P10 to P90 over all estimates", headings, table),),
         notes=(*result.assumed, _RULE),
     )
+
+
+def _short(path: str) -> str:
+    return "the price" if path.startswith("system.price.") else path.rpartition(".")[2]
 
 
 def _three(value: float | None) -> str:
