@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         compare,
         explain,
         export_csv,
+        export_xlsx,
         fit,
         model,
         predict,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         system,
         traffic,
         validate,
+        whatif,
     )
     from perfmodel.errors import UserError
     from perfmodel.outputs.fit import FitAnswer
@@ -35,6 +37,7 @@ __all__ = [
     "compare",
     "explain",
     "export_csv",
+    "export_xlsx",
     "fit",
     "model",
     "predict",
@@ -44,6 +47,7 @@ __all__ = [
     "tco",
     "traffic",
     "validate",
+    "whatif",
 ]
 
 _HOME = {"FitAnswer": "outputs.fit", "Prediction": "prediction", "UserError": "errors"}

@@ -311,6 +311,47 @@ def tco(
     )
 
 
+def export_xlsx(
+    path: str | Path, models: Sequence[str], *, on: Sequence[str], set: Changes = (), **options: Any
+) -> None:
+    """Write a planning workbook of live formulas.
+
+    Parameters
+    ----------
+    path : str or path
+        Ends in ``.xlsx``; written whole or not at all.
+    models : sequence of str
+        Names; each is asked about on each system.  All bundled systems and models of the same equations come with them.
+    on, set, **options
+        As in :func:`compare`.
+    """
+    from perfmodel.outputs import workbook
+    from perfmodel.outputs.offers import bundled_offer
+
+    workbook.check_path(Path(path))
+    offer, asked = bundled_offer(models, on, Options(**options), _changes(set))
+    workbook.write(offer, Path(path), asked=asked)
+
+
+def whatif(path: str | Path, models: Sequence[str] = (), *, on: Sequence[str] = (), **options: Any) -> None:
+    """Write the what-if page: one HTML file that works offline.
+
+    Parameters
+    ----------
+    path : str or path
+        Ends in ``.html``; written whole or not at all.
+    models : sequence of str
+        Names; all bundled ones if none.
+    on : sequence of str
+        Systems; all bundled ones if none.
+    **options
+        As in :func:`predict`.
+    """
+    from perfmodel.outputs import whatif as output
+
+    output.write(models, on, Options(**options), Path(path))
+
+
 def validate(data: str | Path | None = None) -> Validation:
     """Score a CSV of measurements, or the bundled ones.
 

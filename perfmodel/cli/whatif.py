@@ -27,22 +27,9 @@ def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.
 
     With all bundled systems and models it takes a minute or two.
     """
-    from perfmodel.errors import UserError
     from perfmodel.outputs import whatif as output
-    from perfmodel.outputs.offers import ask_each, offer
-    from perfmodel.specs import catalog
 
-    path = Path(out)
-    output.check_path(path)
-    every = {kind: [name for name, _, _ in catalog.entries(kind)] for kind in ("system", "model", "traffic")}
-    asked = models or every["model"], on or every["system"]
-    with common.progress("pairs", len(asked[0]) * len(asked[1])) as tick:
-        scenarios = ask_each(*asked, given, tick=tick)
-    if not scenarios:
-        raise UserError("whatif: none of the models can be laid out on any of the systems as asked")
-    first = given.traffic or "chat"
-    traffics = [first, *(name for name in every["traffic"] if name != first)]
-    held = offer(scenarios)
-    output.save(output.html(held, given, traffics, sys.argv[1:]), path)
-    print(f"wrote {path}: {len(held.systems)} systems, {len(held.models)} models", file=sys.stderr)
+    with common.progress("pairs", None) as tick:
+        held = output.write(models or [], on or [], given, Path(out), sys.argv[1:], tick)
+    print(f"wrote {out}: {len(held.systems)} systems, {len(held.models)} models", file=sys.stderr)
     return OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.outputs.files import whole
 from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
-from perfmodel.outputs.offers import Offer, Pair, allowed, layouts
+from perfmodel.outputs.offers import Offer, Pair, allowed, ask_each, layouts, offer
 from perfmodel.outputs.page import escape, json_text
 from perfmodel.outputs.program import Leaf, Program, is_result
 from perfmodel.question import Options
@@ -54,12 +54,12 @@ def _rule(path: str) -> dict[str, Any]:
 class _Page:
     """Gathers what the page needs to know of an offer."""
 
-    def __init__(self, offer: Offer, options: Options, traffics: Mapping[str, Traffic]) -> None:
-        self.offer = offer
+    def __init__(self, held: Offer, options: Options, traffics: Mapping[str, Traffic]) -> None:
+        self.offer = held
         self.options = options
         self.traffics = traffics
         found: dict[str, str] = {}
-        for pair in offer.pairs:
+        for pair in held.pairs:
             found.update({path: unit for path, unit, _ in quantities(pair.scenario) if path in self._read(pair)})
         for path in ("traffic.prompt", "traffic.output", "traffic.concurrency"):
             found.setdefault(path, "1")
@@ -221,17 +221,17 @@ def engine_script(page: _Page) -> str:
     return f"{PRELUDE}const DATA = {data};\n{page.script()}{_asset('engine.js')}"
 
 
-def scripts(offer: Offer, options: Options, traffics: Sequence[str]) -> str:
+def scripts(held: Offer, options: Options, traffics: Sequence[str]) -> str:
     """Return the part of the page that computes, for an offer."""
-    return engine_script(_Page(offer, options, {name: catalog.load_traffic(name) for name in traffics}))
+    return engine_script(_Page(held, options, {name: catalog.load_traffic(name) for name in traffics}))
 
 
-def html(offer: Offer, options: Options, traffics: Sequence[str], question: Sequence[str] = ("whatif",)) -> str:
+def html(held: Offer, options: Options, traffics: Sequence[str], question: Sequence[str] = ("whatif",)) -> str:
     """Return the page.
 
     Parameters
     ----------
-    offer : Offer
+    held : Offer
         Its first pair is the one that the page begins with.
     options : Options
         What the offer was asked with.
@@ -305,7 +305,7 @@ command below gives them, with what to mind.</p>
 <footer><p>{made}. Engine and precision of a system and model are those of the command above; make another page for
 others.</p></footer>
 <script>
-{scripts(offer, options, traffics)}
+{scripts(held, options, traffics)}
 </script>
 <script>
 {_asset("whatif.js")}
@@ -315,15 +315,31 @@ others.</p></footer>
 """
 
 
+def write(
+    models: Sequence[str],
+    systems: Sequence[str],
+    options: Options,
+    path: Path,
+    question: Sequence[str] = ("whatif",),
+    tick: Callable[[int], Any] = lambda _: None,
+) -> Offer:
+    """Write the page of models on systems, all bundled ones where none are named; return what it offers."""
+    check_path(path)
+    names = {kind: [name for name, _, _ in catalog.entries(kind)] for kind in ("system", "model", "traffic")}
+    scenarios = ask_each(models or names["model"], systems or names["system"], options, tick=tick)
+    if not scenarios:
+        raise UserError("whatif: none of the models can be laid out on any of the systems as asked")
+    first = options.traffic or "chat"
+    held = offer(scenarios)
+    page = html(held, options, [first, *(name for name in names["traffic"] if name != first)], question)
+    with whole(path) as partial:
+        partial.write_text(page, encoding="utf-8")
+    return held
+
+
 def check_path(path: Path) -> None:
     """Refuse a name or a folder that a page cannot be written to."""
     if path.suffix not in (".html", ".htm"):
         raise UserError(f"--out {path}: expected a name that ends in .html")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no folder {path.parent}")
-
-
-def save(page: str, path: Path) -> None:
-    """Write a page, whole or not at all."""
-    with whole(path) as partial:
-        partial.write_text(page, encoding="utf-8")

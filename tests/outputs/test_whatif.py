@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 import pytest
 from programs import chromium, run_node
 
+import perfmodel
 from perfmodel.cli import run
 from perfmodel.outputs import whatif
 from perfmodel.outputs.offers import Offer, allowed, ask_each, layouts, offer
@@ -145,7 +146,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     found = []
     for at, (held, options) in enumerate(zip(offers(), OPTIONS, strict=True)):
         path = folder / f"page-{at}.html"
-        whatif.save(whatif.html(held, options, TRAFFICS), path)
+        path.write_text(whatif.html(held, options, TRAFFICS))
         found.append(path)
     return found
 
@@ -389,6 +390,10 @@ def test_whatif_on_the_command_line(tmp_path, capsys):
     assert run([*asked, str(path)]) == 0
     assert capsys.readouterr().err == f"wrote {path}: 1 systems, 1 models\n"
     assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
+    again = tmp_path / "again.html"
+    perfmodel.whatif(again, ["llama-3.1-8b"], on=["sn40l-8"])
+    made = [one.read_text().partition("const DATA")[2].partition("<script>")[0] for one in (path, again)]
+    assert made[0] == made[1] != ""
 
 
 def test_a_program_stands_for_every_scenario_of_its_structure() -> None:
