@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.errors import UserError
 from perfmodel.prediction import Prediction, run
 from perfmodel.question import Options, resolve, split_changes
 from perfmodel.specs import catalog
@@ -15,7 +16,9 @@ from perfmodel.specs.types import Model, System, Traffic
 if TYPE_CHECKING:
     from perfmodel.outputs.explain import Explanation
     from perfmodel.outputs.fit import FitAnswer
+    from perfmodel.serving.objectives import Objectives
     from perfmodel.studies.cost.ownership import Owning
+    from perfmodel.studies.size import Sized, Sizing
     from perfmodel.studies.solve import Solution
     from perfmodel.studies.sweep import Sweep
     from perfmodel.studies.validate import Validation
@@ -350,6 +353,92 @@ def whatif(path: str | Path, models: Sequence[str] = (), *, on: Sequence[str] = 
     from perfmodel.outputs import whatif as output
 
     output.write(models, on, Options(**options), Path(path))
+
+
+def _objectives(limits: Mapping[str, float]) -> Objectives:
+    """Read objectives by name: ``{"ttft_p99": 0.5}``."""
+    from perfmodel.serving.objectives import STATISTICS, TIMES, Objectives
+
+    known = {f"{time}_{what}": (time, what) for time in TIMES for what in STATISTICS}
+    for name, limit in limits.items():
+        if name not in known:
+            raise UserError(f"objective '{name}': expected one of {', '.join(known)}")
+        if not limit > 0:
+            raise UserError(f"objective {name} {limit:g}: must be more than 0 s")
+    return Objectives({known[name]: float(limit) for name, limit in limits.items()})
+
+
+def size(
+    model: str,
+    *,
+    on: Sequence[str],
+    rate: float,
+    objectives: Mapping[str, float] | None = None,
+    least: str = "cost",
+    set: Changes = (),
+    **options: Any,
+) -> Sizing:
+    """Search how many systems, of which kind, in which plan, serve a rate within objectives.
+
+    Parameters
+    ----------
+    model, on, set, **options
+        As in :func:`compare`; what they fix is not searched over.
+    rate : float
+        Requests [1/s].
+    objectives : mapping of str to float, optional
+        Times not to exceed [s]: ``ttft``, ``tpot`` or ``latency`` with ``_p50``, ``_p90``, ``_p99`` or ``_mean``.
+    least : str
+        ``cost``, ``power`` or ``chips``.
+
+    Returns
+    -------
+    Sizing
+        With ``answers``, ``rejected``, ``reason`` and ``to_dict()``.
+
+    Examples
+    --------
+    >>> found = size("llama-3.1-8b", on=["dgx-h100:tp=1"], rate=20, objectives={"tpot_p99": 0.05}, traffic="chat")
+    >>> found.answers[0].load.queue.saturated
+    False
+    """
+    from perfmodel.studies import size as study
+
+    if least not in study.GOALS:
+        raise UserError(f"least '{least}': expected one of {', '.join(study.GOALS)}")
+    return study.size(
+        model, list(on), rate, _objectives(objectives or {}), Options(**options), _changes(set), goal=least
+    )
+
+
+def load(
+    model: str | Model,
+    *,
+    on: str,
+    rate: float,
+    objectives: Mapping[str, float] | None = None,
+    set: Changes = (),
+    **options: Any,
+) -> Sized:
+    """Put a rate of requests on a plan: percentiles, goodput, headroom and what breaks first.
+
+    Parameters
+    ----------
+    model, on, set, **options
+        As in :func:`predict`; ``dp`` are the replicas.
+    rate : float
+        Requests, all replicas together [1/s].
+    objectives : mapping of str to float, optional
+        As in :func:`size`.
+
+    Returns
+    -------
+    Sized
+        With ``load``, ``reason`` and ``to_dict()``.
+    """
+    from perfmodel.studies import size as study
+
+    return study.at_rate(resolve(model, on, Options(**options), _changes(set)), rate, _objectives(objectives or {}))
 
 
 def validate(data: str | Path | None = None) -> Validation:

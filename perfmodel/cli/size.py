@@ -20,6 +20,9 @@ Available = Annotated[
     str | None, typer.Option("--availability", metavar="A", help="Share of time that enough must work: 0.999.")
 ]
 Mtbf = Annotated[str | None, typer.Option("--chip-mtbf", metavar="T", help="Time between failures of a chip: 50000 h.")]
+Profile = Annotated[
+    str | None, typer.Option("--profile", metavar="S,S,...", help="Shares of the rate by period, as hours of a day.")
+]
 Prefill = Annotated[
     str | None,
     typer.Option("--prefill-on", metavar="SYSTEM[:...]", help="A pool for prefill only; --on is the one for decode."),
@@ -41,6 +44,7 @@ def size(
     max_chips: Most = None,
     availability: Available = None,
     chip_mtbf: Mtbf = None,
+    profile: Profile = None,
     prefill_on: Prefill = None,
     arrival_scv: load.Scv = None,
     prefix_hits: load.Hits = None,
@@ -87,6 +91,7 @@ def size(
             most_chips=number("--max-chips", max_chips) if max_chips else study.MOST_CHIPS,
             available=number("--availability", availability) if availability else None,
             chip_mtbf=load.seconds("--chip-mtbf", chip_mtbf) if chip_mtbf else None,
+            profile=[number("--profile", part) for part in profile.split(",")] if profile else (),
             tick=tick,
         )
     if json:

@@ -95,6 +95,17 @@ def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:
     console.print(table)
     for answer in answers:
         name = f"{answer.scenario.system.name}: " if len(answers) > 1 else ""
+        if answer.periods:
+            counts = [count for _, count in answer.periods]
+            mean = sum(counts) / len(counts)
+            _lines(
+                console,
+                "",
+                [
+                    f"{name}by period {min(counts):,} to {max(counts):,} replicas, {mean:.3g} on average: "
+                    f"{mean / answer.load.replicas:.0%} of those of the peak"
+                ],
+            )
         met = math.isfinite(answer.load.headroom)
         verb = "first to bind as traffic grows" if met else "not met as it is"
         _lines(console, "", [f"{name}{verb}: {answer.load.first_limit}"])

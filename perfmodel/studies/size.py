@@ -60,6 +60,8 @@ class Sized:
     usd_per_hour: float
     power_w: float
     availability: Availability | None = None
+    #: Shares of the rate by period, and the replicas that each needs.
+    periods: tuple[tuple[float, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -89,6 +91,7 @@ class Sized:
             "first_limit": self.load.first_limit,
             "usd_per_hour": _json(self.usd_per_hour),
             "power_w": _json(self.power_w),
+            "periods": [{"share": share, "replicas": count} for share, count in self.periods],
             "availability": None
             if self.availability is None
             else {
@@ -341,6 +344,7 @@ def size(
     most_chips: float = MOST_CHIPS,
     available: float | None = None,
     chip_mtbf: float | None = None,
+    profile: Sequence[float] = (),
     tick: Callable[[str], None] | None = None,
 ) -> Sizing:
     """Search for the plans that serve a rate within objectives.
@@ -364,6 +368,8 @@ def size(
         Share of time that enough replicas must work; spares are added for it.
     chip_mtbf : float, optional
         Time between failures of a chip; published for GPUs only [s].
+    profile : sequence of float
+        Shares of the rate by period, as hours of a day; the answers say what each needs.
     tick : callable, optional
         Called with a word on what is worked out.
 
@@ -394,6 +400,7 @@ def size(
         best, refused, tried = _search(bases, on, lengths, rate, objectives, most_chips, nearest)
         if available is not None:
             best = [_spared(answer, available, chip_mtbf, warnings) for answer in best]
+        best = [replace(answer, periods=_periods(answer, profile, objectives)) for answer in best]
         answers += best
         rejected += refused
         count += tried
@@ -417,6 +424,19 @@ def size(
         (*assumed, *_about_load(bases[0])),
         (*warnings, *_cautions(answers)),
     )
+
+
+def _periods(answer: Sized, profile: Sequence[float], objectives: Objectives) -> tuple[tuple[float, int], ...]:
+    """Return the replicas that each period needs, one at least."""
+    if not all(math.isfinite(share) and 0 <= share <= 1 for share in profile):
+        raise UserError("--profile: give shares of the rate between 0 and 1, as 0.3,0.5,1")
+    load = answer.load
+    needed = {
+        share: replicas_for(load.service, load.rate * share, load.arrival_scv, objectives, load.replicas)[0]
+        for share in set(profile)
+        if share > 0
+    }
+    return tuple((share, needed.get(share, 0) or 1) for share in profile)
 
 
 def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: list[str]) -> Sized:
@@ -659,14 +679,14 @@ def _search(
             means = found[at]
             reason = "another plan is as fast, as early and cheaper a request on means"
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
-    # One chain for each plan and budget first, at the largest cap on the front: smaller caps only trade load for speed.
+    # The chain meets each plan once, at the token budget that is cheapest on means, with the caps on the front.
     order = front[np.argsort(chips[front] / rates[front], kind="stable")]
     best: Sized | None = None
-    services: dict[tuple[int, float], list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for candidate in order:
-        key = (int(owner[candidate]), float(budgets[candidate]))
-        services.setdefault(key, []).append(int(candidate))
-    for tried, ((at, budget), group) in enumerate(services.items()):
+        groups.setdefault(int(owner[candidate]), []).append(int(candidate))
+    for tried, (at, group) in enumerate(groups.items()):
+        budget = float(budgets[group[0]])
         means = found[at]
         name, plan = means.scenario.system.name, plan_name(means.scenario)
         bound = float(np.min(np.ceil(rate / rates[group]))) * means.chips

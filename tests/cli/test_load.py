@@ -157,3 +157,29 @@ def test_pools_and_spares_answer(capsys):
     code, _, err = asked(capsys, "size", *ASKED, "--rate", "10", "--availability", "99.9")
     assert code == REFUSED
     assert "--availability" in err
+
+
+def test_a_profile_needs_no_more_than_its_peak(capsys):
+    code, out, _ = asked(
+        capsys, "size", *ASKED, "--rate", "80", "--tpot-p99", "30 ms", "--profile", "0.1,0.5,1", "--json"
+    )
+    (answer,) = json.loads(out)["answers"]
+    assert code == OK
+    counts = [period["replicas"] for period in answer["periods"]]
+    assert counts == sorted(counts)
+    assert counts[-1] == answer["replicas"]
+    code, _, err = asked(capsys, "size", *ASKED, "--rate", "80", "--profile", "0.1,5")
+    assert code == REFUSED
+    assert "--profile" in err
+
+
+def test_python_mirrors_the_command_line():
+    import perfmodel
+
+    found = perfmodel.size("llama-3.1-8b", on=["dgx-h100:tp=1"], rate=20, objectives={"tpot_p99": 0.05})
+    again = perfmodel.load(
+        "llama-3.1-8b", on="dgx-h100:tp=1", dp=found.answers[0].load.replicas, rate=20, objectives={"tpot_p99": 0.05}
+    )
+    assert again.load.headroom >= 0
+    with pytest.raises(perfmodel.UserError, match="ttft_p99"):
+        perfmodel.size("llama-3.1-8b", on=["dgx-h100:tp=1"], rate=20, objectives={"speed": 1})
