@@ -463,19 +463,14 @@ def availability(
 def places() -> Figure:
     """Places kept for what other parts of the toolkit work out."""
     return Figure(
-        "Tail latency and cost",
-        "P99 of TTFT and TPOT, and USD per million tokens, are not in this report yet: nothing here stands in for "
-        "them.",
+        "Tail latency",
+        "P99 of TTFT and TPOT is not in this report yet, and nothing here stands in for it.",
         tables=(
             Table(
                 "Places",
                 ("quantity", "machine", "value", "why"),
                 [
-                    (quantity, machine, "not in this report", why)
-                    for quantity, why in (
-                        ("P99 TTFT and TPOT", "needs arrivals and lengths at random, not a closed loop"),
-                        ("USD per million tokens", "no price of an LPU node is published; perfmodel tco gives ranges"),
-                    )
+                    ("P99 TTFT and TPOT", machine, "not in this report", "needs arrivals and lengths at random")
                     for machine in ("SHIP", "SGB200-16Ki", "GB200 NVL72")
                 ],
             ),

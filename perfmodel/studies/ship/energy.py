@@ -109,6 +109,6 @@ def energy(
             "view.",
             "388 W is more than the 375 W that a card may draw, so that it is the system's power a chip, not the "
             "chip's.",
-            "Power that follows the load, and cost a token, are not in this figure.",
+            "Power that follows the load is not in this figure; perfmodel predict and tco have it.",
         ),
     )
