@@ -128,10 +128,12 @@ def test_output_speed_is_higher_for_stage_budgets_up_to_36(judged):
     assert all(share == 1 for budget, share in shares.items() if float(budget) <= 36)
 
 
-def test_one_ship_out_produces_one_box_at_its_peak_and_at_2ki(grid):
+def test_one_ship_out_produces_one_box_at_its_peak_and_at_2ki_with_as_many_users(grid):
+    """At longer contexts, and at 2Ki with more than SHIP's own 380 users in one box, it does not hold everywhere."""
     ship, box = grid.wide("throughput")
     assert np.all(ship.max(axis=(-1, -2)) > box.max(axis=(-1, -2)))
-    assert np.all(ship[..., 0] > box[..., 0])
+    users = [at for at, count in enumerate(matrix.Free().gpu_users) if count <= 380]
+    assert np.all(ship[..., 0][:, :, :, :, users] > box[..., 0][:, :, :, :, users])
 
 
 def test_16ki_is_at_least_2ki_in_throughput_from_p_to_d_of_8(grid):
