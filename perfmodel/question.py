@@ -219,6 +219,9 @@ def check_layout(scenario: Scenario) -> list[str]:
 
 def _check_draft(scenario: Scenario) -> list[str]:
     """Return what is assumed of the ranks of a draft; refuse where they do not divide its heads."""
+    asked = scenario.speculation
+    if asked is not None and asked.ar is not None and asked.ar < 1 / (asked.k + 1) - 1e-9:
+        raise UserError(f"--set speculation.ar={asked.ar:g}: it is at least 1 / (k + 1) = {1 / (asked.k + 1):.3g}")
     draft = draft_scenario(scenario)
     if draft is None or scenario.system.kind != "kernels":
         return []
@@ -478,6 +481,9 @@ def ask(
     for change in changes:
         if change.lstrip().startswith("deployment."):
             scenario = assign(scenario, change)
+    asked = scenario.speculation
+    if asked is not None and asked.ar is not None and speculation is not None and asked.k != speculation.k:
+        raise UserError("--set speculation.k: an AR belongs to one k; give --k with the --ar that goes with it")
     assumed += check_layout(scenario)
     assumed.append(_money(scenario))
     return replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))

@@ -49,6 +49,17 @@ def test_the_json_has_the_documented_keys(capsys):
     assert any("chat" in said for said in one["assumed"])
 
 
+def test_json_with_a_draft(capsys):
+    one = answer(["predict", "llama-3.1-70b", "--on", "dgx-h100"], capsys)
+    assert one["speculation"] is None
+    drafted = ["--draft", "llama-3.2-1b", "--accept", "80%,0.7,0.6"]
+    both = answer(["compare", "llama-3.1-70b", *FOUR[:4], *drafted], capsys)
+    for each in both["answers"]:
+        said = each["speculation"]
+        assert (said["draft"], said["k"], said["accept"]) == ("llama-3.2-1b", 3, [0.8, 0.7, 0.6])
+        assert said.keys() >= {"alpha", "ar", "tokens_per_step", "draft_s", "verify_s", "host_time_s", "speedup"}
+
+
 def test_compare_json(capsys):
     both = answer(["compare", "llama-3.1-70b", *FOUR], capsys)
     assert [one["system"] for one in both["answers"]] == ["lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200"]

@@ -40,6 +40,23 @@ REFUSED = {
     "experts of a dense model": ([*H100, "--ep", "4"], "dense"),
     "engine of another machine": ([*H100, "--engine", "native"], "vllm"),
     "change for another system": (["compare", *H100[1:], "--set", "dgx-b200:system.rates.bf16=x2"], "dgx-b200"),
+    "draft without acceptance": ([*H100, "--draft", "llama-3.2-1b", "--k", "5"], "--alpha, --ar or --accept"),
+    "acceptance without draft": ([*H100, "--alpha", "0.8"], "--alpha needs --draft"),
+    "fraction of a drafted token": ([*H100, "--draft", "ngram", "--k", "2.5", "--alpha", "0.8"], "whole number"),
+    "acceptance above 1": ([*H100, "--draft", "ngram", "--k", "2", "--alpha", "80"], "between 0 and 1"),
+    "unknown draft": ([*H100, "--draft", "lama-3.2-1b", "--k", "2", "--alpha", "0.8"], "did you mean llama-3.2-1b"),
+    "axis of k at an AR": (
+        ["sweep", *H100[1:], "--draft", "ngram", "--k", "2", "--ar", "0.6", "--axis", "speculation.k=1,2"],
+        "belongs to one k",
+    ),
+    "other k at an AR": (
+        [*H100, "--draft", "ngram", "--k", "2", "--ar", "0.6", "--set", "speculation.k=4"],
+        "belongs to one k",
+    ),
+    "AR below its least": (
+        [*H100, "--draft", "ngram", "--k", "2", "--ar", "0.6", "--set", "speculation.ar=0.2"],
+        "at least 1 / (k + 1)",
+    ),
     "unknown spec": (["specs", "show", "dgx-h10"], "did you mean"),
 }
 
