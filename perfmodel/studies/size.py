@@ -316,7 +316,6 @@ def pareto(columns: Sequence[Any]) -> Any:
     Parameters
     ----------
     columns : sequence of ndarray
-        Three at most.
     """
     points = np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
     kept = np.zeros(len(points), dtype=bool)
@@ -671,8 +670,8 @@ def _search(
     index = np.flatnonzero(possible)
     if not len(index):
         return [], rejected, count
-    # Equal replica counts make near ties: per request is what tells plans apart on means.
-    keep = pareto([chips[index] / rates[index], tpots[index], ttfts[index]])
+    # Whole replicas decide at low rates; at high ones, where they make near ties, the chips a request takes do.
+    keep = pareto([least[index], chips[index] / rates[index], tpots[index], ttfts[index]])
     front = index[keep]
     for at in np.unique(owner[index]):
         if not np.any(owner[front] == at):
@@ -680,7 +679,7 @@ def _search(
             reason = "another plan is as fast, as early and cheaper a request on means"
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
     # The chain meets each plan once, at the token budget that is cheapest on means, with the caps on the front.
-    order = front[np.argsort(chips[front] / rates[front], kind="stable")]
+    order = front[np.lexsort((chips[front] / rates[front], least[front]))]
     best: Sized | None = None
     groups: dict[int, list[int]] = {}
     for candidate in order:
@@ -690,7 +689,7 @@ def _search(
         means = found[at]
         name, plan = means.scenario.system.name, plan_name(means.scenario)
         bound = float(np.min(np.ceil(rate / rates[group]))) * means.chips
-        if tried >= _CHAINS or (best is not None and bound >= best.chips):
+        if tried >= _CHAINS or (best is not None and bound > best.chips):
             rejected.append(Rejected(name, plan, f"needs at least {bound:,.0f} chips on means", len(group)))
             continue
         answer, failing = _answer(means.scenario, lengths, caps[group], budget, rate, objectives, most_chips)

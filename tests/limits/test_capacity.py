@@ -122,6 +122,17 @@ def test_what_size_found_is_what_predict_answers():
     assert again.load.queue.utilisation == pytest.approx(answer.load.queue.utilisation, rel=0.05)
 
 
+@pytest.mark.parametrize("rate", [1.0, 4.0, 60.0])
+def test_no_plan_asked_for_by_hand_takes_fewer_chips_than_the_search(rate):
+    """Over every tensor-parallel degree on one node; at equal chips the search has at least the headroom."""
+    limits = Objectives({("ttft", "p99"): 2.0, ("tpot", "p99"): 0.05})
+    options = Options(traffic="chat")
+    (best,) = size("llama-3.1-70b", ["dgx-h100"], rate, limits, options).answers
+    for tp in (2, 4, 8):
+        for other in size("llama-3.1-70b", [f"dgx-h100:tp={tp},pp=1"], rate, limits, options).answers:
+            assert (best.chips, -best.load.headroom) <= (other.chips, -other.load.headroom + 0.02)
+
+
 @FEW
 @given(st.lists(st.tuples(*[st.floats(0.1, 10)] * 3), min_size=1, max_size=60))
 def test_the_pareto_front_is_what_brute_force_finds(points):
