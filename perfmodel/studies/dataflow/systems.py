@@ -48,6 +48,9 @@ def fitted_numbers() -> Figure:
         tables=(Table("Free parameters of the whole report.", ("number", "value", "fitted on"), rows),),
         notes=(
             "The fits are code (perfmodel/studies/dataflow_fit.py) and run again with 'perfmodel calibrate'.",
+            "Only the numbers are blind to the other values: the form of the machine (a floor of one sample's way, "
+            "traffic plus arithmetic, two calls of the host, a target alone without ScheduleOffloading) was chosen "
+            "with all figures in view.",
             "A verification calls the host twice: left free, the row of Table 4 gives 1.99 calls.",
             "A decoder is traffic plus arithmetic. With the longer of the two, the same row leaves errors up to 21 %.",
         ),
