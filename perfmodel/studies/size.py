@@ -18,7 +18,7 @@ from perfmodel.equations import queueing
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import layer_count
 from perfmodel.prediction import METRICS, evaluate, run
-from perfmodel.question import Options, check_plan, resolve, split_changes
+from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving import speculation
 from perfmodel.serving.availability import Availability, with_failures
 from perfmodel.serving.chain import FULL, Service, serve
@@ -396,7 +396,7 @@ def size(
         assumed += [word for word in bases[0].assumed if word not in assumed and not _searched(word)]
         warnings += [word for base in bases for word in base.warnings if word not in warnings]
         lengths = lengths_of(bases[0].traffic)
-        best, refused, tried = _search(bases, on, lengths, rate, objectives, most_chips, nearest)
+        best, refused, tried = _search(bases, _is_fixed(on, options), lengths, rate, objectives, most_chips, nearest)
         if available is not None:
             best = [_spared(answer, available, chip_mtbf, warnings) for answer in best]
         best = [replace(answer, periods=_periods(answer, profile, objectives)) for answer in best]
@@ -455,6 +455,14 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
         return replace(answer, availability=found)
     share = 1 + found.extra
     return replace(answer, availability=found, chips=answer.chips * share, usd_per_hour=answer.usd_per_hour * share)
+
+
+def _is_fixed(on: str, options: Options) -> bool:
+    """Whether a layout is given, so that there is none to search for."""
+    _, mine = split_system(on, options)
+    if mine.dp is not None or mine.concurrency is not None:
+        raise UserError("size finds the replicas: leave --dp and --concurrency out")
+    return any(value is not None for value in (mine.plan, mine.tp, mine.pp, mine.ep))
 
 
 def _asked(options: Options, precision: str | None, depth: float | None) -> Options:
@@ -615,7 +623,7 @@ def disaggregated(
 
 def _search(
     bases: Sequence[Scenario],
-    on: str,
+    fixed: bool,
     lengths: Lengths,
     rate: float,
     objectives: Objectives,
@@ -629,7 +637,6 @@ def _search(
     rejected: list[Rejected] = []
     found: list[_Means] = []
     for base in bases:
-        fixed = ":" in on and any(key in on for key in ("tp=", "pp=", "plan="))
         for scenario in [base] if fixed else plans_of(base):
             means = _means(scenario, lengths)
             if isinstance(means, Rejected):

@@ -128,6 +128,8 @@ def test_a_trace_is_replayed(capsys, tmp_path):
         (["predict", *ASKED, "--ttft-p99", "1 s"], "give --rate"),
         (["size", *ASKED, "--rate", "2", "--ttft-p99", "3 GB"], "--ttft-p99"),
         (["size", *ASKED, "--rate", "2", "--least", "beauty"], "cost, power, chips"),
+        (["size", *ASKED, "--rate", "2", "--dp", "2"], "leave --dp"),
+        (["size", *ASKED, "--rate", "2", "--ks", "4"], "--k"),
         (["simulate", *ASKED], "one of --rate, --trace and --sessions"),
         (["simulate", *ASKED, "--trace", "nowhere.csv"], "cannot be read"),
         (["predict", *ASKED, "--rate", "2", "--set", "traffic.lengths=azur"], "azure-chat"),
@@ -183,3 +185,11 @@ def test_python_mirrors_the_command_line():
     assert again.load.headroom >= 0
     with pytest.raises(perfmodel.UserError, match="ttft_p99"):
         perfmodel.size("llama-3.1-8b", on=["dgx-h100:tp=1"], rate=20, objectives={"speed": 1})
+
+
+def test_a_layout_that_is_given_is_not_searched_over(capsys):
+    code, out, _ = asked(capsys, "size", "llama-3.1-8b", "--on", "dgx-h100", "--tp", "2", "--rate", "10", "--json")
+    found = json.loads(out)
+    assert code == OK
+    assert {answer["plan"]["tp"] for answer in found["answers"]} == {2.0}
+    assert all(entry["plan"].startswith("TP2") for entry in found["rejected"])
