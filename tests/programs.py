@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-_TIMEOUT = 120
+_TIMEOUT = 300
 
 # 0 is "always recalculate"; where the item is absent or 1, LibreOffice gives back the cached numbers.
 _ALWAYS_RECALCULATE = """\

@@ -131,7 +131,7 @@ class Workbook:
     zero_cached : bool
         Store 0 beside every formula, so that only a recalculation can show the right values.
     asked : int
-        How many pairs, from the first, the question was about: each has a scenario.
+        How many pairs, from the first, the question was about: each has a scenario, and the first two changes more.
     contexts, ratios : sequence of float
         Axes of the grid.
     spare : int
@@ -200,9 +200,10 @@ class Workbook:
         for pair in self.offer.pairs[1:asked]:
             self.names.append(self._words(pair)["pair"])
             cases.append(Case(pair, {}))
-        self.names += ["four times the requests", "half again the memory bandwidth"]
-        cases.append(Case(self.base, {"traffic.concurrency": 4 * base["traffic.concurrency"]}))
-        cases.append(Case(self.base, {tier: 1.5 * base[tier]} if tier else {}))
+        if asked:
+            self.names += ["four times the requests", "half again the memory bandwidth"]
+            cases.append(Case(self.base, {"traffic.concurrency": 4 * base["traffic.concurrency"]}))
+            cases.append(Case(self.base, {tier: 1.5 * base[tier]} if tier else {}))
         self.names += [""] * self.spare
         cases += [Case(self.base, {}) for _ in range(self.spare)]
         return cases
