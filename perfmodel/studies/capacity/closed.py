@@ -98,8 +98,8 @@ def closed_loop() -> Figure:
         "Closed loops of public benchmarks",
         f"Median error of TTFT over {len(frame)} rows: {scores['chain']:.0%} with the chain of a loop "
         f"that runs for ever, {scores['chain and burst']:.0%} with the burst at the start added for its share of the "
-        f"rounds, {scores['steady']:.0%} with the steady state, which was fitted on these rows. The chain is nearer "
-        f"for {', '.join(better) or 'no group'}.",
+        f"rounds, {scores['steady']:.0%} with the steady state. Step times, which all three use, were fitted on these "
+        f"rows. The chain is nearer for {', '.join(better) or 'no group'}.",
         (
             Chart(
                 "load-closed-loop",
@@ -118,7 +118,8 @@ def closed_loop() -> Figure:
                 color="form",
                 facet="engine",
                 log="xy",
-                caption="data/measured/serving.csv; the steady state was fitted on these rows, the chain was not.",
+                caption="data/measured/serving.csv. All three take step times that were fitted on these rows; "
+                "queue and burst of the chain were not.",
             ),
         ),
         tables=(
