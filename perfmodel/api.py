@@ -346,7 +346,7 @@ def whatif(path: str | Path, models: Sequence[str] = (), *, on: Sequence[str] = 
     models : sequence of str
         Names; all bundled ones if none.
     on : sequence of str
-        Systems; all bundled ones if none.
+        Systems; a dozen if none.
     **options
         As in :func:`predict`.
     """

@@ -16,7 +16,7 @@ Models = Annotated[
 ]
 On = Annotated[
     list[str] | None,
-    typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=f"{common.SYSTEM_HELP} Repeat it; all if none."),
+    typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=f"{common.SYSTEM_HELP} Repeat it; a dozen if none."),
 ]
 Out = Annotated[str, typer.Option("--out", metavar="FILE.html", help="Where to write the page.")]
 
@@ -25,7 +25,7 @@ Out = Annotated[str, typer.Option("--out", metavar="FILE.html", help="Where to w
 def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.html") -> int:
     """Write one page that works offline: pick a system, a model and a traffic, move any number, compare, share a link.
 
-    With all bundled systems and models it takes a minute or two.
+    With a dozen systems and all bundled models it takes a minute or two.
     """
     from perfmodel.outputs import whatif as output
 

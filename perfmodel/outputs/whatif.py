@@ -315,6 +315,12 @@ others.</p></footer>
 """
 
 
+#: What a page offers where nothing is named, and what it begins with: systems with a price, measurements, or a paper.
+SYSTEMS = ("dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72", "dgx-a100", "mi300x-8", "mi325x-8")
+SYSTEMS += ("mi355x-8", "lpu-v1", "sn40l-16", "sn40l-8")
+_BEGINS_WITH = "llama-3.1-70b"
+
+
 def write(
     models: Sequence[str],
     systems: Sequence[str],
@@ -323,10 +329,11 @@ def write(
     question: Sequence[str] = ("whatif",),
     tick: Callable[[int], Any] = lambda _: None,
 ) -> Offer:
-    """Write the page of models on systems, all bundled ones where none are named; return what it offers."""
+    """Write the page of models on systems, all models and ``SYSTEMS`` where none are named; return what it offers."""
     check_path(path)
-    names = {kind: [name for name, _, _ in catalog.entries(kind)] for kind in ("system", "model", "traffic")}
-    scenarios = ask_each(models or names["model"], systems or names["system"], options, tick=tick)
+    names = {kind: [name for name, _, _ in catalog.entries(kind)] for kind in ("model", "traffic")}
+    every = [_BEGINS_WITH, *(name for name in names["model"] if name != _BEGINS_WITH)]
+    scenarios = ask_each(models or every, systems or SYSTEMS, options, tick=tick)
     if not scenarios:
         raise UserError("whatif: none of the models can be laid out on any of the systems as asked")
     first = options.traffic or "chat"
