@@ -316,8 +316,10 @@ others.</p></footer>
 
 
 #: What a page offers where nothing is named, and what it begins with: systems with a price, measurements, or a paper.
-SYSTEMS = ("dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72", "dgx-a100", "mi300x-8", "mi325x-8")
-SYSTEMS += ("mi355x-8", "lpu-v1", "sn40l-16", "sn40l-8")
+SYSTEMS = (
+    *("dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "gb300-nvl72", "dgx-a100", "mi300x-8", "mi325x-8", "mi355x-8"),
+    *("lpu-v1", "sn40l-16", "sn40l-8"),
+)
 _BEGINS_WITH = "llama-3.1-70b"
 
 

@@ -38,6 +38,7 @@ MODULES: tuple[str, ...] = tuple(
                 "network",
                 "scheduling",
                 "speculation",
+                "tail",
                 "workload",
             ),
         ),

@@ -454,25 +454,6 @@ def availability(
         notes=(
             "A rotated partition starts on spare nodes and replays the tokens of the requests in flight; the time of a "
             "rotation and "
-            "its effect on P99 belong to capacity planning.",
-        ),
-    )
-
-
-@figure("ship-places")
-def places() -> Figure:
-    """Places kept for what other parts of the toolkit work out."""
-    return Figure(
-        "Tail latency",
-        "P99 of TTFT and TPOT is not in this report yet, and nothing here stands in for it.",
-        tables=(
-            Table(
-                "Places",
-                ("quantity", "machine", "value", "why"),
-                [
-                    ("P99 TTFT and TPOT", machine, "not in this report", "needs arrivals and lengths at random")
-                    for machine in ("SHIP", "SGB200-16Ki", "GB200 NVL72")
-                ],
-            ),
+            "its effect on P99 belong to capacity planning (size --availability).",
         ),
     )
