@@ -235,7 +235,7 @@ def _speculation(steady: Steady) -> dict[str, Any]:
     return {"tokens_per_step": decoding.length, "draft_s": draft, "verify_s": decoding.verify.time}
 
 
-def evaluate(scenario: Scenario, wanted: Collection[str] = ALL) -> Prediction:
+def evaluate(scenario: Scenario, wanted: Collection[str] = ALL, rate: Any = None) -> Prediction:
     """Return the numbers of a scenario without words: floats, arrays or traced nodes.
 
     Parameters
@@ -243,8 +243,11 @@ def evaluate(scenario: Scenario, wanted: Collection[str] = ALL) -> Prediction:
     scenario : Scenario
     wanted : collection of str
         Metrics to work out, and ``breakdown``; on large arrays the others are not worth their time.
+    rate : Number, optional
+        Requests finished where clients do not decide it by waiting for answers, all replicas together [1/s].
     """
-    return _answer(scenario, steady_state(scenario), wanted)
+    steady = steady_state(scenario)
+    return _answer(scenario, steady if rate is None else replace(steady, rate=rate), wanted)
 
 
 def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:

@@ -56,17 +56,9 @@ def _cells(answer: Sized) -> list[tuple[str, str]]:
         ("utilisation", f"{queue.utilisation:.0%}"),
         ("headroom", _plain(load.headroom, "+.0%")),
         ("USD an hour", _plain(money, ",.4g")),
-        ("USD a Mtok", _plain(_per_million(answer), ".3g")),
+        ("USD a Mtok", _plain(answer.usd_per_mtok, ".3g")),
         ("power", show(power, "W", 3) if math.isfinite(power) else "not published"),
     ]
-
-
-def _per_million(answer: Sized) -> float:
-    if answer.load.queue.saturated:
-        return math.nan
-    lengths = answer.load.service.lengths
-    tokens = lengths.mean(lengths.prompt + lengths.output) * answer.load.rate
-    return answer.usd_per_hour / (tokens * 3600) * 1e6
 
 
 def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:

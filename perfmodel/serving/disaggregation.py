@@ -14,7 +14,7 @@ from perfmodel.machines.operators import ACTIVATION_BYTES, layer_count
 from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.fit import request_bytes
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for
+from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for, statistic
 from perfmodel.serving.steady import MACHINES
 from perfmodel.serving.step_times import step_times
 from perfmodel.specs.types import KernelsEfficiency, Scenario
@@ -83,7 +83,9 @@ def pools(
 ) -> Pools | list[tuple[str, str]]:
     """Return the fewest replicas of either pool that meet the objectives of its times.
 
-    Objectives on TTFT size the prefill pool, those on TPOT and on the whole request the decode pool.
+    Objectives on TTFT size the prefill pool, those on TPOT and on the whole request the decode pool.  Of a request
+    the decode pool has what the same statistic of TTFT and the mean transfer leave: exact for means, on the safe side
+    for percentiles, which need not fall on the same request.
 
     Parameters
     ----------
@@ -99,19 +101,23 @@ def pools(
     Pools or list
         The objectives that a pool cannot meet, however large, where there are such.
     """
-    sides = []
+    sides: list[Loaded] = []
+    moved = lengths.mean(transfer(prefill, decode, lengths.prompt))
     for build, scenario, times in (
         (prefill_service, prefill, ("ttft",)),
         (decode_service, decode, ("tpot", "latency")),
     ):
         service = build(scenario, lengths)
-        mine = Objectives({key: limit for key, limit in objectives.limits.items() if key[0] in times})
+        limits = {key: limit for key, limit in objectives.limits.items() if key[0] in times}
+        for time, what in limits:
+            if time == "latency":
+                limits[time, what] -= moved + statistic(sides[0].queue, "ttft", what)
+        mine = Objectives(limits)
         count, failing = replicas_for(service, rate, arrival_scv, mine, _MOST) if service.capacity > 0 else (0, [])
         if count == 0:
             return failing
         sides.append(loaded(service, rate, arrival_scv, count, mine))
     one, two = sides
-    moved = lengths.mean(transfer(prefill, decode, lengths.prompt))
     output = lengths.mean(lengths.output)
     law: Any = two.queue.tpot
     door: Any = two.queue.wait

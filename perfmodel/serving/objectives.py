@@ -96,6 +96,11 @@ class Loaded:
     headroom: float
     first_limit: str
 
+    @property
+    def finished(self) -> float:
+        """Requests that are not refused [1/s]."""
+        return self.rate * (1 - self.service.refused)
+
 
 def queue_of(service: Service, rate: float, arrival_scv: float, replicas: int) -> Queue:
     """Return the queue of one of so many replicas."""

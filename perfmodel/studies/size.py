@@ -22,12 +22,12 @@ from perfmodel.question import Options, check_plan, resolve, split_changes, spli
 from perfmodel.serving import speculation
 from perfmodel.serving.availability import Availability, with_failures
 from perfmodel.serving.chain import FULL, Service, serve
-from perfmodel.serving.cost import cost_of
+from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.disaggregation import Pools, pools
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
-from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end
+from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end, steady_state
 from perfmodel.serving.step_times import sequence_limit, step_times
 from perfmodel.serving.traffic import lengths_of
 from perfmodel.specs import catalog
@@ -59,6 +59,8 @@ class Sized:
     chips: float
     usd_per_hour: float
     power_w: float
+    #: Of input and output tokens together, at the rate for the share of the day that the economics name.
+    usd_per_mtok: float
     availability: Availability | None = None
     #: Shares of the rate by period, and the replicas that each needs.
     periods: tuple[tuple[float, int], ...] = ()
@@ -454,7 +456,13 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
         warnings.append(f"{target:g} is out of reach of spare {found.unit} of {system.name}")
         return replace(answer, availability=found)
     share = 1 + found.extra
-    return replace(answer, availability=found, chips=answer.chips * share, usd_per_hour=answer.usd_per_hour * share)
+    return replace(
+        answer,
+        availability=found,
+        chips=answer.chips * share,
+        usd_per_hour=answer.usd_per_hour * share,
+        usd_per_mtok=answer.usd_per_mtok * share,
+    )
 
 
 def _is_fixed(on: str, options: Options) -> bool:
@@ -499,10 +507,21 @@ def load_dict(answer: Sized) -> dict[str, Any]:
     """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
     data = run(answer.scenario).to_dict()
     mine = answer.to_dict()
+    if not answer.reason:
+        # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
+        under = evaluate(answer.scenario, METRICS, answer.load.finished).metrics
+        data.update({key: _json(under[key]) for key in data if key in under})
+        data["usd_per_mtok"] = {of: _json(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
+        traffic = answer.scenario.traffic
+        data["output_tokens_per_s_per_user"] = _json(1 / statistic(answer.load.queue, "tpot", "mean"))
+        data["input_tokens_per_s_per_user"] = _json(
+            float(traffic.prompt) / statistic(answer.load.queue, "ttft", "mean")
+        )
     for key in ("ttft_s", "tpot_s", "request_latency_s"):
         data[key] = mine[key]["mean"]
     if answer.reason:
         data.update({key: None for key in METRICS if key in data})
+        data["usd_per_mtok"] = dict.fromkeys(data["usd_per_mtok"])
         data["reason"] = answer.reason
     # The bands are those of a closed loop, and so is a median.
     data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
@@ -796,10 +815,14 @@ def _service(scenario: Scenario, lengths: Lengths, cap: float | None, budget: fl
 
 def _sized(scenario: Scenario, load: Loaded, budget: float) -> Sized:
     laid = replace(scenario.deployment, dp=float(load.replicas))
-    running = max(1.0, load.queue.running) * load.replicas
-    traffic = replace(scenario.traffic, concurrency=running)
+    running = float(load.service.cap) if load.queue.saturated else load.queue.running
+    traffic = replace(scenario.traffic, concurrency=max(1.0, running) * load.replicas)
     whole = replace(scenario, deployment=laid, traffic=traffic)
-    money = cost_of(whole)
+    steady = steady_state(whole)
+    if not load.queue.saturated:
+        # Where fewer than one request runs, the replica idles in between: a closed loop never does.
+        steady = replace(steady, rate=load.finished)
+    money = cost(whole, steady, draw(whole, steady))
     token_budget = budget
     if isinstance(scenario.system.efficiency, SramEfficiency):
         token_budget = float(scenario.system.efficiency.token_budget)
@@ -811,6 +834,7 @@ def _sized(scenario: Scenario, load: Loaded, budget: float) -> Sized:
         float(evaluate(whole, ()).chips),
         float(money.per_hour),
         float(money.draw.mean.watts),
+        math.nan if load.queue.saturated else float(money.blended),
     )
 
 

@@ -14,13 +14,14 @@ from perfmodel.equations import reliability
 from perfmodel.question import Options, resolve
 from perfmodel.serving.availability import spares_for
 from perfmodel.serving.chain import load_queue, serve
+from perfmodel.serving.cost import cost_of
 from perfmodel.serving.disaggregation import Pools, pools, split_step
 from perfmodel.serving.lengths import Lengths, empirical, lognormal
 from perfmodel.serving.objectives import Objectives, loaded, replicas_for, statistic
 from perfmodel.serving.steady import MACHINES, steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table, lengths_of
-from perfmodel.studies.size import at_rate, pareto, size
+from perfmodel.studies.size import at_rate, load_dict, pareto, size
 
 FEW = settings(derandomize=True, deadline=None, max_examples=25)
 
@@ -122,6 +123,29 @@ def test_what_size_found_is_what_predict_answers():
     assert again.load.queue.utilisation == pytest.approx(answer.load.queue.utilisation, rel=0.05)
 
 
+def test_rates_power_and_cost_are_those_of_the_arrivals(scenario):
+    """Tokens a second are arrivals times lengths; a price of tokens counts the share of the day that serves."""
+    tokens = float(scenario.traffic.prompt + scenario.traffic.output)
+    for rate in (0.01, 1.0, 20.0):
+        answer = at_rate(scenario, rate)
+        data = load_dict(answer)
+        assert data["output_tokens_per_s"] == pytest.approx(rate * float(scenario.traffic.output))
+        assert data["power_w"] == pytest.approx(data["joules_per_output_token"] * data["output_tokens_per_s"])
+        assert data["power_w"] == pytest.approx(answer.power_w)
+        sold = rate * float(scenario.economics.utilisation) * tokens * 3600
+        assert data["usd_per_mtok"]["blended"] == pytest.approx(answer.usd_per_hour / sold * 1e6)
+        assert answer.usd_per_mtok == pytest.approx(data["usd_per_mtok"]["blended"])
+
+
+def test_a_deployment_that_hardly_works_draws_what_an_idle_one_does(scenario):
+    idle = float(cost_of(scenario).draw.idle.watts)
+    assert at_rate(scenario, 1e-6).power_w == pytest.approx(idle, rel=1e-4)
+    served, beyond = (at_rate(scenario, rate) for rate in (20.0, 1e4))
+    assert beyond.load.queue.saturated
+    assert idle < served.power_w < beyond.power_w
+    assert load_dict(beyond)["usd_per_mtok"] == {"input": None, "output": None, "blended": None}
+
+
 @pytest.mark.parametrize("rate", [1.0, 4.0, 60.0])
 def test_no_plan_asked_for_by_hand_takes_fewer_chips_than_the_search(rate):
     """Over every tensor-parallel degree on one node; at equal chips the search has at least the headroom."""
@@ -188,6 +212,18 @@ def test_pools_share_what_one_replica_would_do(scenario):
     halves = 1 / (1 / found.prefill.service.capacity + 1 / found.decode.service.capacity)
     assert both == pytest.approx(halves, rel=0.06)
     assert found.ratio == pytest.approx(found.decode.service.capacity / found.prefill.service.capacity)
+
+
+def test_a_whole_request_is_prefill_transfer_and_decode_together(scenario):
+    """A bound that decoding alone would keep is no bound kept."""
+    lengths = Lengths(np.array([4000.0]), np.array([50.0]), np.array([1.0]))
+    key = ("latency", "mean")
+    free = pools(scenario, scenario, lengths, 5.0, 1.0, Objectives())
+    assert isinstance(free, Pools)
+    decoding = statistic(free.decode.queue, *key)
+    whole = statistic(free.prefill.queue, "ttft", "mean") + free.transfer + decoding
+    assert pools(scenario, scenario, lengths, 5.0, 1.0, Objectives({key: decoding * 1.001})) == [key]
+    assert isinstance(pools(scenario, scenario, lengths, 5.0, 1.0, Objectives({key: whole * 1.001})), Pools)
 
 
 def test_more_prompt_for_each_output_takes_more_prefill(scenario):
