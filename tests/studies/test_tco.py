@@ -224,6 +224,14 @@ def test_refusals_are_one_line(capsys, more, words):
     assert words in captured.err
 
 
+def test_a_bound_that_one_request_alone_misses_is_said():
+    slow, kept = (ownership.own("llama-3.3-70b", ["dgx-h100"], Options(), tpot=t, samples=64) for t in (0.003, 0.05))
+    (missed,), (met,) = slow.systems, kept.systems
+    assert float(missed.answer.metrics["tpot_s"]) > 0.003
+    assert any("misses the TPOT of 0.003 s" in word for word in missed.labels)
+    assert not any("misses" in word for word in met.labels)
+
+
 def test_what_does_not_fit_has_no_price(capsys):
     assert (
         run(["tco", "llama-3.1-405b", "--on", "dgx-h100:tp=1", "--concurrency", "1", "--samples", "64", "--json"]) == 3

@@ -264,6 +264,8 @@ def own(
     costs = [cost_of(s) if not a.reason and s.economics else None for s, a in zip(scenarios, answers, strict=True)]
     reference = _reference(model, options, tpot, scenarios, costs)
     systems = tuple(_owned(answer, money, reference) for answer, money in zip(answers, costs, strict=True))
+    if options.concurrency is None:
+        systems = tuple(_bounded(owned, tpot or TPOT) for owned in systems)
     sample = draw_samples(
         [s if money is not None else None for s, money in zip(scenarios, costs, strict=True)], samples
     )
@@ -286,6 +288,14 @@ def _assumed(answers: Sequence[Prediction], options: Options, tpot: float | None
         "P10, P50 and P90 over all estimates and the errors of the times; triangular on the logarithm, low to high"
     )
     return tuple(said)
+
+
+def _bounded(owned: Owned, tpot: float) -> Owned:
+    """Return a system with a label where one request alone misses the bound, which no other number shows."""
+    alone = float(owned.answer.metrics["tpot_s"])
+    if not alone > tpot or float(owned.scenario.traffic.concurrency) > 1:
+        return owned
+    return replace(owned, labels=(f"misses the TPOT of {tpot:g} s: {alone:.3g} s with one request", *owned.labels))
 
 
 def _reference(
@@ -325,7 +335,7 @@ def _owned(answer: Prediction, money: Cost | None, reference: TokenPrice | None)
         money,
         bill,
         tie,
-        _break_even(scenario, money),
+        _break_even(answer, money),
         _labels_of(answer, money, tie) if reference is not None else _labels(scenario),
         tuple(tornado(scenario)["blended"]),
     )
@@ -345,7 +355,8 @@ def _tie(answer: Prediction, money: Cost, reference: TokenPrice | None) -> float
     return float(price * system.chips_per_node / answer.chips) if price > 0 else NAN
 
 
-def _break_even(scenario: Scenario, money: Cost) -> float:
+def _break_even(answer: Prediction, money: Cost) -> float:
+    scenario = answer.scenario
     economics, rent = scenario.economics, scenario.system.price.rent_per_chip
     if economics is None or economics.ownership == "rented":
         return NAN
@@ -354,8 +365,7 @@ def _break_even(scenario: Scenario, money: Cost) -> float:
         for key, drawn in (("idle_energy", money.draw.idle), ("busy_energy", money.draw.mean))
     }
     fixed = float(money.per_hour - money.hourly["electricity"])
-    chips = float(scenario.deployment.tp * scenario.deployment.pp * scenario.deployment.dp)
-    return float(tco.break_even_utilisation(fixed=fixed, **hour, rent=float(rent) * 3600 * chips))
+    return float(tco.break_even_utilisation(fixed=fixed, **hour, rent=float(rent) * 3600 * float(answer.chips)))
 
 
 def _labels(scenario: Scenario) -> tuple[str, ...]:
