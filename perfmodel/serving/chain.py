@@ -144,6 +144,11 @@ class Service:
         """Mean decode step of a life whose first step is the prefill, with so many requests in the replica [s]."""
         return self.times.step(running * (1 - 1 / self.output), self.context)
 
+    def seen(self, running: Any) -> Any:
+        """Mean decode step that a decoding request sees; the others decode outside their prefill only [s]."""
+        others = np.maximum(0.0, running - 1)
+        return self.times.step(1 + others * (1 - 1 / self.output), self.context)
+
     def occupancy(self, company: float) -> float:
         """Mean time that a prompt takes from decoding [s]."""
         return self.lengths.mean(self.times.prefill(self.lengths.prompt, company, self.cached))
@@ -311,7 +316,7 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue
         return Queue(rate, used, True)
     times, lengths, cap, output = service.times, service.lengths, service.cap, service.output
     counts = np.arange(1.0, cap + 1)
-    step = service.steps(counts)
+    step, seen = service.steps(counts), service.seen(counts)
     share = overlap(lengths)
     running = max(1.0, cap * used)
     full = max(float(service.rates(float(cap))[0]), rate / FULL)
@@ -327,7 +332,7 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue
         inside = float(np.sum(np.arange(cap + 1) * probability)) + cap * beyond
         running = max(1.0, inside)
         life = inside / rate
-        bare = float(np.sum(probability[1:] * counts * step) + beyond * cap * step[-1]) / max(inside, 1e-300)
+        bare = float(np.sum(probability[1:] * counts * seen) + beyond * cap * seen[-1]) / max(inside, 1e-300)
         cycle = max(1e-9, bare / (1 - work.share))
         if not times.rides:
             wake = float(_wake(work, _gate(work, cycle), work.mean, cycle, max(1.0, output - 1)))
@@ -374,7 +379,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
     inside = float(np.sum(np.minimum(np.arange(count + 1), cap) * probability))
     waiting = float(probability[cap + 1 :].sum())
     queued = float(np.sum(np.maximum(0, np.arange(count + 1) - cap) * probability))
-    steps = service.steps(np.maximum(1.0, np.minimum(np.arange(count + 1), cap)))
+    steps = service.seen(np.minimum(np.arange(count + 1), cap))
     weight = np.minimum(np.arange(count + 1), cap) * probability
     bare = float(np.sum(weight * steps) / max(inside, 1e-300))
     cycle = max(1e-9, bare / (1 - work.share))
@@ -680,7 +685,7 @@ def _tokens(state: _State, door: _Door) -> tuple[Law, Law]:
         life = np.maximum(life, steps * cycle * (1 - work.share))
     # The batch drifts while a request runs: its step is averaged over the time of a life.
     counts = np.arange(service.cap + 1.0)
-    by_count = times.step(np.maximum(1.0, counts) * (1 - 1 / service.output), service.context) / (1 - work.share)
+    by_count = service.seen(counts) / (1 - work.share)
     seen = counts * state.probability / max(float(np.sum(counts * state.probability)), 1e-300)
     sway = float(np.sum(seen * (by_count - np.sum(seen * by_count)) ** 2))
     lives = np.maximum(1e-9, life / max(state.inside / work.rate, 1e-12))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.equations import queueing
+from perfmodel.equations.serving import interference_per_token
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import layer_count
 from perfmodel.prediction import METRICS, evaluate, run
@@ -284,7 +285,9 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
             ),
         )
     rate = rate * np.ones_like(budgets)[None, :]
-    tpot = (step + caps * occupancy / output)[:, None] * np.ones_like(budgets)[None, :]
+    tpot = (step + interference_per_token(running=caps, occupancy=occupancy, output=output))[:, None] * np.ones_like(
+        budgets
+    )[None, :]
     # A prompt longer than the budget waits for a step of decoding between its chunks.
     chunks = 0.0 if rides else np.maximum(0.0, np.ceil(prompt / budgets) - 1)
     ttft = latency + step[:, None] * (1 + chunks)

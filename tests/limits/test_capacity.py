@@ -123,6 +123,28 @@ def test_what_size_found_is_what_predict_answers():
     assert again.load.queue.utilisation == pytest.approx(answer.load.queue.utilisation, rel=0.05)
 
 
+@pytest.mark.parametrize(("prompt", "output"), [(1000.0, 2.0), (1000.0, 5.0), (8000.0, 10.0), (1000.0, 200.0)])
+def test_one_request_alone_gets_the_step_of_one(scenario, prompt, output):
+    """However few its tokens: the chain, the closed loop of one client, and what the search takes as the least."""
+    fixed = replace(
+        scenario.traffic, prompt=prompt, output=output, lengths="", prompt_scv=0.0, output_scv=0.0, concurrency=1.0
+    )
+    alone = replace(scenario, traffic=fixed)
+    step = float(steady_state(alone).tpot)
+    queue = at_rate(alone, 1e-4).load.queue
+    assert statistic(queue, "tpot", "mean") == pytest.approx(step, rel=0.02)
+    assert statistic(queue, "latency", "mean") == pytest.approx(float(steady_state(alone).latency), rel=0.02)
+    (search,) = size(
+        "llama-3.1-8b",
+        ["dgx-h100:tp=1"],
+        1e-3,
+        Objectives({("tpot", "mean"): step * 1.05}),
+        Options(traffic="chat"),
+        [f"traffic.prompt={prompt:g}", f"traffic.output={output:g}", "traffic.prompt_scv=0", "traffic.output_scv=0"],
+    ).answers
+    assert statistic(search.load.queue, "tpot", "mean") <= step * 1.05
+
+
 def test_rates_power_and_cost_are_those_of_the_arrivals(scenario):
     """Tokens a second are arrivals times lengths; a price of tokens counts the share of the day that serves."""
     tokens = float(scenario.traffic.prompt + scenario.traffic.output)
