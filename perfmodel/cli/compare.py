@@ -27,7 +27,7 @@ def compare(
     from perfmodel.api import compare_options
 
     if rate is not None:
-        return load.answer(model, on, rate, given, changes or [], limits, json=json, csv=csv)
+        return load.answer(model, on, rate, given, changes or [], limits, json=json, csv=csv, compared=True)
     load.refuse_without_rate(limits)
 
     comparison = compare_options(model, on, given, changes or [])

@@ -120,10 +120,12 @@ def answer(
     *,
     json: bool,
     csv: bool,
+    compared: bool = False,
 ) -> int:
     """Answer a question about a rate on given plans: the steady state at the mean number of requests, and the load."""
     from perfmodel.errors import UserError
     from perfmodel.outputs.sizing import asked, print_load, print_notes
+    from perfmodel.outputs.tables import shared
     from perfmodel.question import resolve, split_changes
     from perfmodel.studies.size import at_rate, load_dict
 
@@ -134,7 +136,8 @@ def answer(
     answers = [at_rate(scenario, read_rate(rate), limits) for scenario in scenarios]
     if json:
         found = [load_dict(one) for one in answers]
-        common.write_json(found[0] if len(systems) == 1 else {"answers": found, "assumed": [], "warnings": []})
+        said = {key: shared([one[key] for one in found]) for key in ("assumed", "warnings")}
+        common.write_json({"answers": found, **said} if compared else found[0])
     elif csv:
         common.write_csv(answers)
     else:

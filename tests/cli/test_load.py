@@ -52,6 +52,16 @@ def test_size_answers_with_the_documented_keys(capsys):
     assert all(entry["reason"] for entry in found["rejected"])
 
 
+def test_a_comparison_under_a_rate_says_once_what_all_assume(capsys):
+    for systems in ([], ["--on", "dgx-b200:tp=1"]):
+        code, out, _ = asked(capsys, "compare", *ASKED, *systems, "--rate", "2", "--json")
+        found = json.loads(out)
+        assert code == OK
+        assert set(found) == {"answers", "assumed", "warnings"}
+        assert len(found["answers"]) == 1 + len(systems) // 2
+        assert found["assumed"]
+
+
 def test_what_cannot_be_met_says_which_objective_and_what_is_near(capsys):
     code, out, err = asked(capsys, "size", *ASKED, "--rate", "10", "--tpot-p99", "1 ms", "--json")
     assert code == DOES_NOT_FIT
