@@ -15,7 +15,7 @@ from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.serving.speculation import tokens_per_step
 
-LIMITS = settings(derandomize=True, deadline=None, max_examples=60)
+LIMITS = settings(derandomize=True, deadline=None, max_examples=25)
 CHANCES = st.floats(0.0, 1.0)
 DRAFTED = st.integers(1, 16).map(float)
 #: Acceptance position by position of n-grams on ShareGPT (data/measured/speculative.csv): far from constant.

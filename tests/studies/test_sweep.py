@@ -91,7 +91,7 @@ def test_the_same_numbers_as_single_predictions(kind):
     result = perfmodel.sweep(asked.pop("model"), on=asked.pop("on"), axes=axes, **asked)
     rows = result.to_frame().to_dict("records")
     assert len(rows) == len(result)
-    for row in random.Random(1).sample(rows, min(200, len(rows))):
+    for row in random.Random(1).sample(rows, min(50, len(rows))):
         one = single(question, row, axes)
         assert bool(one.fits) == bool(row["fits"])
         for key in METRICS:
