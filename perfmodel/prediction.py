@@ -235,7 +235,7 @@ def _speculation(steady: Steady) -> dict[str, Any]:
     return {"tokens_per_step": decoding.length, "draft_s": draft, "verify_s": decoding.verify.time}
 
 
-def evaluate(scenario: Scenario, wanted: Collection[str] = ALL, rate: Any = None) -> Prediction:
+def evaluate(scenario: Scenario, wanted: Collection[str] = ALL, steady: Steady | None = None) -> Prediction:
     """Return the numbers of a scenario without words: floats, arrays or traced nodes.
 
     Parameters
@@ -243,11 +243,10 @@ def evaluate(scenario: Scenario, wanted: Collection[str] = ALL, rate: Any = None
     scenario : Scenario
     wanted : collection of str
         Metrics to work out, and ``breakdown``; on large arrays the others are not worth their time.
-    rate : Number, optional
-        Requests finished where clients do not decide it by waiting for answers, all replicas together [1/s].
+    steady : Steady, optional
+        What the deployment does, where it is not what a closed loop makes it do.
     """
-    steady = steady_state(scenario)
-    return _answer(scenario, steady if rate is None else replace(steady, rate=rate), wanted)
+    return _answer(scenario, steady_state(scenario) if steady is None else steady, wanted)
 
 
 def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
@@ -353,6 +352,8 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
         return found
     if system.kind == "kernels" and (outside := _outside(scenario)):
         found.append(f"outside the calibrated range, so the band is wider: {', '.join(outside)}")
+    if float(scenario.traffic.prefix_hits) > 0:
+        found.append("prefix hits count under a load only: without --rate every prompt is prefilled whole")
     if float(answer.max_concurrency) < float(scenario.traffic.concurrency):
         found.append(
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "

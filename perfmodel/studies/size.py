@@ -28,7 +28,7 @@ from perfmodel.serving.disaggregation import Pools, pools
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
-from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end, steady_state
+from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, Steady, front_end, steady_state
 from perfmodel.serving.step_times import sequence_limit, step_times
 from perfmodel.serving.traffic import lengths_of
 from perfmodel.specs import catalog
@@ -508,14 +508,14 @@ _ONCE = ("system", "plan", "chips", "usd_per_hour", "power_w")
 
 def load_dict(answer: Sized) -> dict[str, Any]:
     """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
-    data = run(answer.scenario).to_dict()
+    traffic = answer.scenario.traffic
+    data = run(replace(answer.scenario, traffic=replace(traffic, prefix_hits=0.0))).to_dict()
     mine = answer.to_dict()
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
-        under = evaluate(answer.scenario, METRICS, answer.load.finished).metrics
+        under = evaluate(answer.scenario, METRICS, _steady(answer.scenario, answer.load)).metrics
         data.update({key: _json(under[key]) for key in data if key in under})
         data["usd_per_mtok"] = {of: _json(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
-        traffic = answer.scenario.traffic
         data["output_tokens_per_s_per_user"] = _json(1 / statistic(answer.load.queue, "tpot", "mean"))
         data["input_tokens_per_s_per_user"] = _json(
             float(traffic.prompt) / statistic(answer.load.queue, "ttft", "mean")
@@ -816,15 +816,28 @@ def _service(scenario: Scenario, lengths: Lengths, cap: float | None, budget: fl
     return serve(times, lengths, float(scenario.traffic.prefix_hits))
 
 
+def _steady(scenario: Scenario, load: Loaded) -> Steady:
+    """Return what a deployment does under a load; that of a closed loop where the load is not served."""
+    steady = steady_state(scenario)
+    if load.queue.saturated:
+        return steady
+    service = load.service
+    computed = service.occupancy(1.0) / replace(service, cached=0.0).occupancy(1.0)
+    # Where fewer than one request runs, the replica idles in between: a closed loop never does.
+    return replace(
+        steady,
+        rate=load.finished,
+        prefill=steady.prefill.times(computed),
+        occupancy=steady.occupancy * computed,
+    )
+
+
 def _sized(scenario: Scenario, load: Loaded, budget: float) -> Sized:
     laid = replace(scenario.deployment, dp=float(load.replicas))
     running = float(load.service.cap) if load.queue.saturated else load.queue.running
     traffic = replace(scenario.traffic, concurrency=max(1.0, running) * load.replicas)
     whole = replace(scenario, deployment=laid, traffic=traffic)
-    steady = steady_state(whole)
-    if not load.queue.saturated:
-        # Where fewer than one request runs, the replica idles in between: a closed loop never does.
-        steady = replace(steady, rate=load.finished)
+    steady = _steady(whole, load)
     money = cost(whole, steady, draw(whole, steady))
     token_budget = budget
     if isinstance(scenario.system.efficiency, SramEfficiency):

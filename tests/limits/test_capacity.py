@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.equations import disaggregation as split
 from perfmodel.equations import reliability
+from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving.availability import spares_for
 from perfmodel.serving.chain import load_queue, serve
@@ -121,6 +122,16 @@ def test_what_size_found_is_what_predict_answers():
         resolve("llama-3.1-8b", "dgx-h100:tp=1", Options(traffic="chat", dp=float(plan.dp))), 40.0, found.objectives
     )
     assert again.load.queue.utilisation == pytest.approx(answer.load.queue.utilisation, rel=0.05)
+
+
+def test_what_a_cache_saves_is_saved_in_power_and_work_too(scenario):
+    hits = replace(scenario, traffic=replace(scenario.traffic, prefix_hits=0.9))
+    whole, saved = (at_rate(asked, 10.0) for asked in (scenario, hits))
+    assert saved.power_w < whole.power_w
+    assert saved.usd_per_mtok < whole.usd_per_mtok
+    assert load_dict(saved)["mfu"] < load_dict(whole)["mfu"]
+    assert any("prefix hits" in word for word in run(hits).warnings)
+    assert not any("prefix hits" in word for word in load_dict(saved)["warnings"])
 
 
 @pytest.mark.parametrize(("prompt", "output"), [(1000.0, 2.0), (1000.0, 5.0), (8000.0, 10.0), (1000.0, 200.0)])
