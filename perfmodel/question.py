@@ -527,6 +527,11 @@ def _deployment(scenario: Scenario, options: Options) -> tuple[Deployment, str]:
     return laid, f"PP {laid.pp:g}, the fewest stages that fit"
 
 
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return names with their place where one stands more than once."""
+    return [name if names.count(name) == 1 else f"{name}#{at + 1}" for at, name in enumerate(names)]
+
+
 def split_changes(systems: Sequence[str], changes: Sequence[str]) -> list[list[str]]:
     """Deal changes to systems: ``PATH=V`` to all, ``SYSTEM:PATH=V`` to those of a name, ``#2:PATH=V`` to the second."""
     each: list[list[str]] = [[] for _ in systems]

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from perfmodel.outputs.tables import side_by_side
+from perfmodel.question import distinct
 from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
 from perfmodel.specs.units import show
 from perfmodel.studies.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
@@ -70,23 +72,11 @@ def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:
     console : rich.console.Console
     title : str
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    console.print(Text(title, style="italic"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("", no_wrap=True)
-    for answer in answers:
-        table.add_column(Text(answer.scenario.system.name), justify="right", overflow="fold")
-    for rows in zip(*(_cells(answer) for answer in answers), strict=True):
-        if rows[0][0]:
-            table.add_row(Text(rows[0][0]), *(Text(cell) for _, cell in rows))
-        else:
-            table.add_section()
-    console.print(table)
-    for answer in answers:
-        name = f"{answer.scenario.system.name}: " if len(answers) > 1 else ""
+    columns = [_cells(answer) for answer in answers]
+    rows = [(cells[0][0], [cell for _, cell in cells] if cells[0][0] else []) for cells in zip(*columns, strict=True)]
+    side_by_side(title, [answer.scenario.system.name for answer in answers], rows, console)
+    for system, answer in zip(distinct([answer.scenario.system.name for answer in answers]), answers, strict=True):
+        name = f"{system}: " if len(answers) > 1 else ""
         if answer.periods:
             counts = [count for _, count in answer.periods]
             mean = sum(counts) / len(counts)
@@ -115,8 +105,8 @@ def _lines(console: Any, heading: str, lines: Sequence[str]) -> None:
 
 def print_notes(answers: Sequence[Sized], console: Any) -> None:
     """Print what was assumed and what to mind, of each answer."""
-    for answer in answers:
-        name = f", for {answer.scenario.system.name}" if len(answers) > 1 else ""
+    for system, answer in zip(distinct([answer.scenario.system.name for answer in answers]), answers, strict=True):
+        name = f", for {system}" if len(answers) > 1 else ""
         _lines(console, f"assumed{name}", assumptions(answer.scenario))
         _lines(console, f"mind{name}", [*answer.scenario.warnings, *cautions(answer.scenario, answer.load)])
 

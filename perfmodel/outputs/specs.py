@@ -74,7 +74,8 @@ def print_spec(rows: list[dict[str, Any]], console: Any) -> None:
     for source in dict.fromkeys(row["source"] for row in rows if row["source"] in known):
         entry = known[source]
         where = entry.get("url") or entry.get("doi") or ""
-        console.print(Text(f"{source}: {entry['title']} ({entry.get('date', '')}) {where}".rstrip()))
+        date = f" ({entry['date']})" if entry.get("date") else ""
+        console.print(Text(f"{source}: {entry['title']}{date} {where}".rstrip()))
     for row in rows:
         if row["note"] and row["value"] is None:
             console.print(Text(f"{row['path']}: {row['note']}"))

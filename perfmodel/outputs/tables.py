@@ -9,6 +9,7 @@ from typing import Any
 
 from perfmodel.machines.operators import CAUSES
 from perfmodel.prediction import Prediction
+from perfmodel.question import distinct
 from perfmodel.specs.units import show
 
 #: Row of a comparison: label, key, unit, digits.
@@ -25,6 +26,9 @@ _ROWS = (
 
 
 _NAN = float("nan")
+
+#: Blanks between two columns of a table.
+_GAP = 3
 
 #: Rows of power and cost, the blended price last: its band stands below it.
 _MONEY_ROWS = (
@@ -146,6 +150,7 @@ def shared(lists: Sequence[Sequence[str]]) -> list[str]:
 def notes(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     """Return what is assumed and what to mind: said of all answers once, then of each; headings with their lines."""
     found = []
+    names = distinct([answer.scenario.system.name for answer in answers])
     for title, words in (
         ("assumed", [answer.assumed for answer in answers]),
         ("mind", [answer.warnings for answer in answers]),
@@ -153,11 +158,13 @@ def notes(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
         common = shared(words) if len(answers) > 1 else []
         if common:
             found.append((f"{title}, for all", common))
-        for answer, said in zip(answers, words, strict=True):
+        for name, said in zip(names, words, strict=True):
             own = [word for word in said if word not in common]
             if own:
-                found.append((title if len(answers) == 1 else f"{title}, for {answer.scenario.system.name}", own))
-    found += [(f"no answer for {answer.scenario.system.name}", [answer.reason]) for answer in answers if answer.reason]
+                found.append((title if len(answers) == 1 else f"{title}, for {name}", own))
+    found += [
+        (f"no answer for {name}", [answer.reason]) for name, answer in zip(names, answers, strict=True) if answer.reason
+    ]
     return found
 
 
@@ -170,22 +177,57 @@ def _question(answers: Sequence[Prediction]) -> str:
     )
 
 
-def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
-    """Print answers side by side, with what limits each and what was assumed."""
+def _abreast(label: int, widths: Sequence[int], room: int) -> list[range]:
+    """Return which columns stand side by side within a width: as many as fit, one at least."""
+    blocks: list[range] = []
+    start, used = 0, label
+    for at, width in enumerate(widths):
+        if at > start and used + _GAP + width > room:
+            blocks.append(range(start, at))
+            start, used = at, label
+        used += _GAP + width
+    return [*blocks, range(start, len(widths))]
+
+
+def side_by_side(title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], console: Any) -> None:
+    """Print a title, and columns side by side; what the terminal has no room for stands below.
+
+    Parameters
+    ----------
+    title : str
+    names : sequence of str
+        Headings of the columns, told apart by their place where one stands twice.
+    rows : sequence of (str, sequence of str)
+        Label and cells; a row without cells is a gap.
+    console : rich.console.Console
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=_question(answers), title_justify="left")
-    table.add_column("", no_wrap=True)
-    for answer in answers:
-        table.add_column(Text(answer.scenario.system.name), justify="right", overflow="fold")
-    for label, cells in _columns(answers):
-        if cells:
-            table.add_row(Text(label), *(Text(cell) for cell in cells))
-        else:
-            table.add_section()
-    console.print(table)
+    console.print(Text(title, style="italic"))
+    names = distinct(names)
+    widths = [max(len(name), *(len(cells[at]) for _, cells in rows if cells)) for at, name in enumerate(names)]
+    for block in _abreast(max(len(label) for label, _ in rows), widths, console.width):
+        if block.start:
+            console.print()
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("", no_wrap=True)
+        for at in block:
+            table.add_column(Text(names[at]), justify="right", overflow="fold")
+        for label, cells in rows:
+            if cells:
+                table.add_row(Text(label), *(Text(cells[at]) for at in block))
+            else:
+                table.add_section()
+        console.print(table)
+
+
+def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
+    """Print answers side by side, with what limits each and what was assumed."""
+    from rich.text import Text
+
+    side_by_side(_question(answers), [answer.scenario.system.name for answer in answers], _columns(answers), console)
     for heading, lines in notes(answers):
         console.print()
         console.print(Text(heading))

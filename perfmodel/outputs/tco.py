@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.outputs.tables import money_figure, notes
+from perfmodel.outputs.tables import money_figure, notes, side_by_side
+from perfmodel.question import distinct
 from perfmodel.specs.units import show
 from perfmodel.studies.cost.ownership import REFERENCE, Owning, implied
 
@@ -117,23 +118,22 @@ def _decides(result: Owning, at: int) -> list[str]:
 def _said(result: Owning) -> list[tuple[str, list[str]]]:
     """Return headings with their lines: what decides, labels, implied prices, assumptions and warnings."""
     found = []
-    for at, owned in enumerate(result.systems):
+    names = distinct([owned.name for owned in result.systems])
+    for at, (name, owned) in enumerate(zip(names, result.systems, strict=True)):
         if owned.labels:
-            found.append((f"labels of {owned.name}", list(owned.labels)))
+            found.append((f"labels of {name}", list(owned.labels)))
         if lines := _decides(result, at):
-            found.append((f"what decides {owned.name}", lines))
+            found.append((f"what decides {name}", lines))
         prices = implied(owned.scenario.system, owned.scenario.economics)
         hours = [f"{kind.removeprefix('cost_').replace('_', ' ')} {_usd(value)}" for kind, value in prices.items()]
         if hours:
-            found.append((f"price of a {owned.name} that published GPU-hours imply", [", ".join(hours)]))
+            found.append((f"price of a {name} that published GPU-hours imply", [", ".join(hours)]))
     found.append(("assumed, for all", list(result.assumed)))
     return found + [entry for entry in notes([owned.answer for owned in result.systems]) if "assumed" not in entry[0]]
 
 
 def print_owning(result: Owning, console: Any) -> None:
     """Print costs side by side, with what decides them and what was assumed."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     traffic = result.systems[0].scenario.traffic
@@ -141,16 +141,7 @@ def print_owning(result: Owning, console: Any) -> None:
         f"{result.systems[0].scenario.model.name}: {float(traffic.prompt):,.0f} tokens in, "
         f"{float(traffic.output):,.0f} out; a million tokens"
     )
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=title, title_justify="left")
-    table.add_column("", no_wrap=True)
-    for owned in result.systems:
-        table.add_column(Text(owned.name), justify="right", overflow="fold")
-    for label, cells in _rows(result):
-        if cells:
-            table.add_row(Text(label), *map(Text, cells))
-        else:
-            table.add_section()
-    console.print(table)
+    side_by_side(title, [owned.name for owned in result.systems], _rows(result), console)
     for heading, lines in _said(result):
         console.print()
         console.print(Text(heading))

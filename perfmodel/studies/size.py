@@ -122,7 +122,7 @@ class Sized:
             return ""
         most = service.capacity * self.load.replicas
         if not most > 0:
-            return "no request of this traffic fits a replica's cache"
+            return run(self.scenario).reason or "no request of this traffic fits a replica's cache"
         return (
             f"saturated: {self.load.rate:g} requests/s against at most {most:.3g} of {self.load.replicas} "
             f"replica{'s' if self.load.replicas > 1 else ''} ({LIMITS[service.binding]}); "
@@ -513,7 +513,8 @@ def load_dict(answer: Sized) -> dict[str, Any]:
     mine = answer.to_dict()
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
-        under = evaluate(answer.scenario, METRICS, _steady(answer.scenario, answer.load)).metrics
+        found = evaluate(answer.scenario, (*METRICS, "breakdown"), _steady(answer.scenario, answer.load))
+        under = found.metrics
         data.update({key: _json(under[key]) for key in data if key in under})
         data["usd_per_mtok"] = {of: _json(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
         data["output_tokens_per_s_per_user"] = _json(1 / statistic(answer.load.queue, "tpot", "mean"))
@@ -522,10 +523,19 @@ def load_dict(answer: Sized) -> dict[str, Any]:
         )
     for key in ("ttft_s", "tpot_s", "request_latency_s"):
         data[key] = mine[key]["mean"]
+    for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
+        parts = data["breakdown"][phase]
+        if answer.reason:
+            parts.update(dict.fromkeys(parts))
+            continue
+        parts.update({cause: float(value) for cause, value in found.breakdown[phase].items()})
+        # What a request does not spend in its own steps it waits.
+        parts["wait"] += data[key] - sum(parts.values())
+        data["limited_by"][phase] = max(parts, key=parts.__getitem__)
     if answer.reason:
         data.update({key: None for key in METRICS if key in data})
         data["usd_per_mtok"] = dict.fromkeys(data["usd_per_mtok"])
-        data["reason"] = answer.reason
+        data["limited_by"], data["reason"] = None, answer.reason
     # The bands are those of a closed loop, and so is a median.
     data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
     data["load"] = {

@@ -37,6 +37,24 @@ def test_the_comparison_fits_the_terminal(width, capsys, monkeypatch):
     assert any(line.startswith("mind, for lpu-v1") for line in lines)
 
 
+def test_systems_that_find_no_room_stand_below(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    systems = ["lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200", "mi355x-8", "gb200-nvl72"]
+    assert run(["compare", "llama-3.1-70b", *(word for name in systems for word in ("--on", name))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    table = lines[: lines.index("assumed, for all")]
+    assert [word for line in table for word in line.split() if word in systems] == systems
+    assert sum(line.startswith("TPOT goes to") for line in table) == 2
+
+
+def test_a_system_asked_twice_is_told_apart(capsys):
+    assert run(["compare", "qwen3-32b", *("--on", "dgx-h100") * 2, "--set", "#2:system.rates.bf16=x2"]) == 0
+    title, head = capsys.readouterr().out.splitlines()[:2]
+    assert title == "qwen3-32b: 1,155 tokens in, 211 out, 1 at once"
+    assert head.split() == ["dgx-h100#1", "dgx-h100#2"]
+
+
 def test_the_json_has_the_documented_keys(capsys):
     one = answer(["predict", "llama-3.1-70b", "--on", "dgx-h100"], capsys)
     assert one.keys() >= KEYS

@@ -20,6 +20,10 @@ def asked(capsys, *arguments):
     return code, out, err
 
 
+def leaves(tree):
+    return [leaf for value in tree.values() for leaf in (leaves(value) if isinstance(value, dict) else [value])]
+
+
 def test_size_answers_with_the_documented_keys(capsys):
     code, out, _ = asked(
         capsys,
@@ -78,6 +82,8 @@ def test_a_saturated_replica_has_no_latency(capsys):
     assert found["load"]["saturated"] is True
     assert all(found[time] is None for time in TIMES)
     assert all(value is None for time in TIMES for value in found["load"][time].values())
+    assert all(value is None for key in ("breakdown", "usd_per_mtok") for value in leaves(found[key]))
+    assert found["limited_by"] is None
     assert "saturated" in err
     code, out, _ = asked(capsys, "predict", *ASKED, "--rate", "1000")
     assert "saturated" in out
@@ -89,6 +95,22 @@ def test_predict_at_a_rate_keeps_its_keys(capsys):
     assert code == OK
     assert set(json.loads(plain)) <= set(json.loads(loaded))
     assert json.loads(loaded)["load"]["ttft_s"]["mean"] == json.loads(loaded)["ttft_s"]
+
+
+@pytest.mark.parametrize("rate", ["0.1", "2", "20"])
+def test_causes_at_a_rate_add_up(rate, capsys):
+    _, out, _ = asked(capsys, "predict", *ASKED, "--rate", rate, "--json")
+    found = json.loads(out)
+    for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
+        parts = found["breakdown"][phase]
+        assert sum(parts.values()) == pytest.approx(found[key], rel=1e-12)
+        assert parts[found["limited_by"][phase]] == max(parts.values())
+
+
+def test_at_a_rate_what_does_not_fit_says_so(capsys):
+    code, _, err = asked(capsys, "predict", "llama-3.1-405b", "--on", "dgx-h100:tp=4", "--rate", "1")
+    assert code == DOES_NOT_FIT
+    assert "does not fit" in err
 
 
 def test_tables_show_percentiles_and_what_binds(capsys):

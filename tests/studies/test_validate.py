@@ -414,6 +414,7 @@ def test_header_case_and_a_byte_order_mark_do_not_matter(tmp_path):
 REFUSED = {
     "no file": (None, "no such file"),
     "empty": ("", "empty"),
+    "no rows": ("model,hardware,metric,value,unit\n", "no rows"),
     "no header": ("a,b\n1,2\n", "no column model, hardware, metric, value, unit"),
     "no unit": ("model,hardware,metric,value\na,b,c,1\n", "no column unit"),
     "column twice": ("model,hardware,metric,value,unit,unit\n", "twice"),

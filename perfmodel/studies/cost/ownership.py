@@ -12,7 +12,7 @@ from perfmodel.equations import power, tco
 from perfmodel.errors import UserError
 from perfmodel.numerics import NAN
 from perfmodel.prediction import Prediction, evaluate, run
-from perfmodel.question import Options, resolve, split_changes, split_system
+from perfmodel.question import Options, distinct, resolve, split_changes, split_system
 from perfmodel.serving.cost import YEAR, AllInPower, Cost, cost_of, electricity_per_year
 from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog
@@ -86,7 +86,7 @@ class Owning:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
-        names = _distinct([owned.name for owned in self.systems])
+        names = distinct([owned.name for owned in self.systems])
         warnings = [f"{owned.name}: {word}" for owned in self.systems for word in owned.answer.warnings]
         return {
             "systems": [self._system(at, name) for at, name in enumerate(names)],
@@ -129,11 +129,6 @@ class Owning:
             "chips": _number(answer.chips),
             "reason": answer.reason or None,
         }
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names with a number where one stands more than once."""
-    return [name if names.count(name) == 1 else f"{name}#{at + 1}" for at, name in enumerate(names)]
 
 
 def _number(value: Any) -> float | None:

@@ -119,6 +119,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     names = [low if low in _KNOWN else name for name, low in zip(names, lower, strict=True)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"--data {path}: column {', '.join(sorted(twice))} stands there twice")
+    if len(table) == 1:
+        raise UserError(f"--data {path}: no rows below the header")
     rows = []
     for number, cells in enumerate(table[1:], 2):
         if len(cells) > len(names):
