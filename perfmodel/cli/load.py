@@ -142,10 +142,11 @@ def answer(
         common.write_csv(answers)
     else:
         console = common.console()
-        traffic = scenarios[0].traffic
+        lengths = answers[0].load.service.lengths
+        prompt, output = lengths.mean(lengths.prompt), lengths.mean(lengths.output)
         title = (
-            f"{scenarios[0].model.name}: {read_rate(rate):g} requests/s of {float(traffic.prompt):,.0f} tokens in and "
-            f"{float(traffic.output):,.0f} out on average, {asked(limits)}"
+            f"{scenarios[0].model.name}: {read_rate(rate):g} requests/s of {prompt:,.0f} tokens in and "
+            f"{output:,.0f} out on average, {asked(limits)}"
         )
         print_load(answers, console, title)
         print_notes(answers, console)

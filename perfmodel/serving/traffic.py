@@ -92,8 +92,13 @@ def _rows(file: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(table))
 
 
+def is_trace(lengths: str) -> bool:
+    """Whether lengths are those of a trace file, and no table of a name."""
+    return lengths.endswith((".csv", ".jsonl", ".jsonl.gz"))
+
+
 def lengths_of(traffic: Traffic) -> Lengths:
-    """Return the distribution of lengths of a traffic, with its means.
+    """Return the distribution of lengths of a traffic: with its means, but for a trace, which has its own.
 
     Parameters
     ----------
@@ -107,7 +112,7 @@ def lengths_of(traffic: Traffic) -> Lengths:
     prompt, output = float(traffic.prompt), max(1.0, float(traffic.output))
     if not traffic.lengths:
         return lognormal(prompt, float(traffic.prompt_scv), output, float(traffic.output_scv))
-    if traffic.lengths.endswith((".csv", ".jsonl", ".jsonl.gz")):
+    if is_trace(traffic.lengths):
         _, asked, given = read_trace(traffic.lengths)
         return empirical(asked, given)
     table = length_table(traffic.lengths)

@@ -228,9 +228,9 @@ class Traffic:
     a burst, which is one round of them.  ``length_jitter`` spreads lengths evenly down to so much less than the nominal
     ones.  With ``prefill_first`` and fixed lengths the clients stay in lock-step, and every round is a burst.
 
-    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names (or a trace, ``FILE.csv``),
-    scaled to the means, else lognormal ones with the squared coefficients of variation given; theirs default to those
-    of the chat trace.  ``arrival_scv`` is that of the times between arrivals, ``prefix_hits`` the share of prompt
+    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names, scaled to the means, or a
+    trace ``FILE.csv`` as it is, else lognormal ones with the squared coefficients of variation given; theirs default to
+    those of the chat trace.  ``arrival_scv`` is that of the times between arrivals, ``prefix_hits`` the share of prompt
     tokens found in a cache, ``think_time`` that of a session between two requests.
     """
 

@@ -30,7 +30,7 @@ from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
 from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, Steady, front_end, steady_state
 from perfmodel.serving.step_times import sequence_limit, step_times
-from perfmodel.serving.traffic import lengths_of
+from perfmodel.serving.traffic import is_trace, lengths_of
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario, SramEfficiency
@@ -491,7 +491,8 @@ def _about_load(scenario: Scenario) -> list[str]:
     scv = float(traffic.arrival_scv)
     arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
     if traffic.lengths:
-        lengths = f"lengths of {traffic.lengths}, scaled to the means"
+        kept = "as they are" if is_trace(traffic.lengths) else "scaled to the means"
+        lengths = f"lengths of {traffic.lengths}, {kept}"
     else:
         lengths = f"lognormal lengths, SCV {float(traffic.prompt_scv):g} in and {float(traffic.output_scv):g} out"
     return [f"{arrivals}, dealt to replicas at random", lengths]
@@ -513,14 +514,15 @@ def load_dict(answer: Sized) -> dict[str, Any]:
     mine = answer.to_dict()
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
-        found = evaluate(answer.scenario, (*METRICS, "breakdown"), _steady(answer.scenario, answer.load))
+        steady = _steady(answer.scenario, answer.load)
+        found = evaluate(answer.scenario, (*METRICS, "breakdown"), steady)
         under = found.metrics
+        if is_trace(traffic.lengths):
+            data["traffic"] |= {"prompt": float(steady.prompt), "output": float(steady.output)}
         data.update({key: _json(under[key]) for key in data if key in under})
         data["usd_per_mtok"] = {of: _json(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
         data["output_tokens_per_s_per_user"] = _json(1 / statistic(answer.load.queue, "tpot", "mean"))
-        data["input_tokens_per_s_per_user"] = _json(
-            float(traffic.prompt) / statistic(answer.load.queue, "ttft", "mean")
-        )
+        data["input_tokens_per_s_per_user"] = _json(steady.prompt / statistic(answer.load.queue, "ttft", "mean"))
     for key in ("ttft_s", "tpot_s", "request_latency_s"):
         data[key] = mine[key]["mean"]
     for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
@@ -828,10 +830,13 @@ def _service(scenario: Scenario, lengths: Lengths, cap: float | None, budget: fl
 
 def _steady(scenario: Scenario, load: Loaded) -> Steady:
     """Return what a deployment does under a load; that of a closed loop where the load is not served."""
-    steady = steady_state(scenario)
     if load.queue.saturated:
-        return steady
+        return steady_state(scenario)
     service = load.service
+    # A trace has means of its own.
+    prompt, output = (service.lengths.mean(part) for part in (service.lengths.prompt, service.lengths.output))
+    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0)
+    steady = steady_state(replace(scenario, traffic=traffic))
     computed = service.occupancy(1.0) / replace(service, cached=0.0).occupancy(1.0)
     # Where fewer than one request runs, the replica idles in between: a closed loop never does.
     return replace(

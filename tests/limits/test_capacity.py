@@ -124,6 +124,19 @@ def test_what_size_found_is_what_predict_answers():
     assert again.load.queue.utilisation == pytest.approx(answer.load.queue.utilisation, rel=0.05)
 
 
+def test_a_trace_brings_its_own_means(scenario, tmp_path):
+    """Tokens a second are those of the file, whatever the traffic is called, and words say so."""
+    file = tmp_path / "trace.csv"
+    rows = ["arrival_s,input_tokens,output_tokens", *(f"{at},400,{50 + at % 2 * 100}" for at in range(40))]
+    file.write_text("\n".join(rows))
+    traced = replace(scenario, traffic=replace(scenario.traffic, lengths=str(file)))
+    data = load_dict(at_rate(traced, 4.0))
+    assert data["output_tokens_per_s"] == pytest.approx(4 * 100)
+    assert data["input_tokens_per_s"] == pytest.approx(4 * 400)
+    assert data["traffic"]["output"] == pytest.approx(100)
+    assert any("trace.csv, as they are" in word for word in data["assumed"])
+
+
 def test_what_a_cache_saves_is_saved_in_power_and_work_too(scenario):
     hits = replace(scenario, traffic=replace(scenario.traffic, prefix_hits=0.9))
     whole, saved = (at_rate(asked, 10.0) for asked in (scenario, hits))
