@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli import OK, common
+from perfmodel.cli import DOES_NOT_FIT, OK, common
 
 Metric = Annotated[
     str, typer.Argument(metavar="METRIC", help="A key of --json or a column of --csv; its unit may be left out.")
@@ -28,13 +30,19 @@ def explain(
 ) -> int:
     """How a number came about: each equation with its numbers, each input with its source, and what matters most."""
     from perfmodel.outputs import explain as output
+    from perfmodel.prediction import run
     from perfmodel.question import resolve
 
-    found = output.explain(resolve(model, on, given, changes or []), metric, depth)
+    scenario = resolve(model, on, given, changes or [])
+    found = output.explain(scenario, metric, depth)
     if json:
         common.write_json(found.to_dict())
     elif latex:
         print(found.latex())
     else:
         print(output.safe_terminal(found.text(common.console().width)))
-    return OK
+    reason = run(scenario).reason if math.isnan(found.value) else ""
+    if not reason:
+        return OK
+    print(f"perfmodel: {reason}", file=sys.stderr)
+    return DOES_NOT_FIT

@@ -67,6 +67,14 @@ def test_depth_cuts_and_says_how_much():
     assert len(list(lines(shallow))) < 10
 
 
+def test_what_does_not_fit_is_explained_as_such(capsys):
+    assert run(["explain", "tpot", "llama-3.1-405b", "--on", "dgx-h100:tp=4", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert json.loads(out)["value"] is None
+    assert "does not fit" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_tree_fits_the_terminal(width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
