@@ -173,7 +173,7 @@ def ask(
     if has_traffic:
         context = float(scenario.traffic.prompt + scenario.traffic.output)
     assert context is not None
-    told = [line for line in scenario.assumed if not line.startswith("concurrency")]
+    told = [line for line in scenario.assumed if not line.startswith(("concurrency", "money"))]
     return _answer(replace(scenario, assumed=(*told, *assumed)), context)
 
 
