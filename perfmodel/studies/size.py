@@ -533,7 +533,8 @@ def load_dict(answer: Sized) -> dict[str, Any]:
         parts.update({cause: float(value) for cause, value in found.breakdown[phase].items()})
         # What a request does not spend in its own steps it waits.
         parts["wait"] += data[key] - sum(parts.values())
-        data["limited_by"][phase] = max(parts, key=parts.__getitem__)
+        # A closed loop of mean requests has no limits to tell where those do not fit and shorter ones do.
+        data["limited_by"] = {**(data["limited_by"] or {}), phase: max(parts, key=parts.__getitem__)}
     if answer.reason:
         data.update({key: None for key in METRICS if key in data})
         data["usd_per_mtok"] = dict.fromkeys(data["usd_per_mtok"])

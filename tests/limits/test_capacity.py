@@ -137,6 +137,15 @@ def test_a_trace_brings_its_own_means(scenario, tmp_path):
     assert any("trace.csv, as they are" in word for word in data["assumed"])
 
 
+def test_where_only_short_requests_fit_there_is_an_answer(scenario):
+    long = replace(scenario, traffic=replace(scenario.traffic, prompt=600_000.0))
+    answer = at_rate(long, 0.001)
+    assert 0 < answer.load.service.refused < 1
+    data = load_dict(answer)
+    assert data["load"]["goodput_per_s"] < 0.001
+    assert {"prefill", "decode"} <= set(data["limited_by"])
+
+
 def test_what_a_cache_saves_is_saved_in_power_and_work_too(scenario):
     hits = replace(scenario, traffic=replace(scenario.traffic, prefix_hits=0.9))
     whole, saved = (at_rate(asked, 10.0) for asked in (scenario, hits))
