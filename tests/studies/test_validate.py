@@ -437,6 +437,12 @@ def test_a_wrong_file_gives_one_line(tmp_path, content, hint, capsys):
     assert hint in err
 
 
+def test_one_row_with_an_odd_unit_gets_its_reason(tmp_path):
+    odd, plain = scored(tmp_path, {"unit": "parsec"}, {})
+    assert "unknown unit 'parsec'" in odd.reason
+    assert math.isfinite(plain.predicted)
+
+
 def test_a_folder_is_no_file(tmp_path, capsys):
     assert run(["validate", "--data", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -88,6 +88,10 @@ def read_unit(text: str) -> tuple[str, float, str] | None:
     return "rate", count / _TIMES[spans[0]], "chip" if per in _EACH_CHIP else per
 
 
+#: Units that are understood, by example.
+UNITS = "ms, s, us, tok/s, tok/s/user, tok/s/gpu, ms/token, ratio, W or J/token"
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV with the required columns; cells are stripped, comment lines left out.
 
@@ -130,13 +134,13 @@ def read_rows(path: Path) -> list[dict[str, str]]:
             float(row["value"] or "nan")
         except ValueError:
             raise UserError(f"--data {path}: row {number}: value '{row['value']}' is not a number") from None
-        form = find_form(row["metric"])
-        if form is not None and form.units and read_unit(row["unit"]) is None:
-            raise UserError(
-                f"--data {path}: row {number}: unknown unit '{row['unit']}' of {row['metric']}; "
-                "expected one like ms, s, us, tok/s, tok/s/user, tok/s/gpu, ms/token, ratio, W or J/token"
-            )
         rows.append(row)
+    # One row with an odd unit gets its reason; a file without any that can be read is a mistake about the column.
+    measured = [row for row in rows if (form := find_form(row["metric"])) is not None and form.units]
+    if measured and all(read_unit(row["unit"]) is None for row in measured):
+        raise UserError(
+            f"--data {path}: unknown unit '{measured[0]['unit']}' of {measured[0]['metric']}; expected one like {UNITS}"
+        )
     return rows
 
 

@@ -16,7 +16,7 @@ from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies import serving_fit
 from perfmodel.studies.validate.metrics import FORMS, POWER, Form, form_key
 from perfmodel.studies.validate.names import find_engine, find_model, find_precision, find_system
-from perfmodel.studies.validate.reading import Unanswered, number, plain, read_unit, whole
+from perfmodel.studies.validate.reading import UNITS, Unanswered, number, plain, read_unit, whole
 from perfmodel.studies.validate.speedups import drafting, measured_length, target_of
 
 _NAN = math.nan
@@ -309,7 +309,9 @@ def ask(row: Row) -> Asked:
         row.notes.append(f"engine '{given['engine']}' is taken as {engine or bare.default_engine}")
     system, row.engine, row.chip_calibrated = load_system(system_name, engine)
     row.system = system.name
-    if unit is None or unit[0] not in form.units:
+    if unit is None:
+        raise Unanswered(f"unknown unit '{given['unit']}' of {given['metric']}; expected one like {UNITS}")
+    if unit[0] not in form.units:
         raise Unanswered(f"unit '{given['unit']}' is none of {given['metric']}")
     if form.how == "curve":
         return Asked(row, form, key, unit[1], unit[2], iter([(Scenario(system, model, _NO_PLAN, _NO_LOAD), "")]))
