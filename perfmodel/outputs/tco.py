@@ -60,14 +60,14 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
     for cause in dict.fromkeys(cause for one in hourly for cause in one):
         rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
     rows += [
-        ("rent breaks even, of the day", [_share(one["break_even_utilisation"]) for one in data]),
+        ("ties with rent when busy", [_share(one["break_even_utilisation"]) for one in data]),
         ("", []),
         ("power, serving", [show(one["power_w"], "W", 3) if one["power_w"] else "-" for one in data]),
         ("  at the utility, mean", [_watts(one, "utility_over_the_day") for one in data]),
         ("  nameplate", [_watts(one, "nameplate") for one in data]),
         ("J/output token", [_money(one["joules_per_output_token"]) for one in data]),
         ("  P10-P90", [_span(one["joules_per_output_token_range"]) for one in data]),
-        ("tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
+        ("in+out tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
         ("gCO2e/Mtok out, running", [_carbon(one, "operational") for one in data]),
         ("  embodied", [_carbon(one, "embodied") for one in data]),
     ]

@@ -275,6 +275,7 @@ def _assumed(answers: Sequence[Prediction], options: Options, tpot: float | None
         said.insert(
             0, f"each system runs the most requests at once, by powers of two, whose TPOT is at most {tpot or TPOT:g} s"
         )
+    said.append("rent at the price of a three-year contract, as if it were paid for busy hours only")
     said.append(
         "input and output tokens share the cost as prefill and decoding share the chips' time; on an SRAM pipeline "
         "every token costs the same"
