@@ -299,8 +299,8 @@ def run(scenario: Scenario) -> Prediction:
             phase: max(CAUSES, key=lambda cause, parts=parts: float(parts[cause]))  # type: ignore[misc]
             for phase, parts in answer.breakdown.items()
         }
-        effects = _effects(scenario, answer)
-        band = _band(scenario, answer, effects)
+        effects = effects_of(scenario, answer)
+        band = band_of(scenario, answer, effects)
         money = _money_effects(scenario, answer, steady)
         band |= _money_band(answer, band, money)
         offered = float(scenario.traffic.concurrency)
@@ -447,8 +447,21 @@ def _moves(middle: Mapping[str, Any], ends: Sequence[Mapping[str, Any]]) -> dict
     return {key: (low[key], high[key]) for key in low}
 
 
-def _effects(scenario: Scenario, answer: Prediction) -> list[_Effect]:
-    """Return the estimates that move the times, the strongest first."""
+def effects_of(scenario: Scenario, answer: Prediction) -> list[_Effect]:
+    """Return the estimates that move the times, the strongest first.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its numbers are floats.
+    answer : Prediction
+        Of that scenario.
+
+    Returns
+    -------
+    list
+        Of each estimate its path, and the logarithms by which its low and high end move each time.
+    """
     found = []
     for path, text, origin in _estimated(scenario, money=False):
         ends = [evaluate(put(scenario, path, bound), _TIMES) for bound in (origin.low, origin.high)]
@@ -570,8 +583,22 @@ def time_spreads(scenario: Scenario) -> tuple[float, float]:
     return ttft, tpot
 
 
-def _band(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> dict[str, dict[str, float]]:
-    """Return the 80 % band of each metric: residuals of the calibration and estimates, in quadrature."""
+def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> dict[str, dict[str, float]]:
+    """Return the 80 % band of each time: residuals of the calibration and estimates, in quadrature.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    answer : Prediction
+        Of that scenario, or of one point of a sweep of it.
+    effects : list
+        From :func:`effects_of`.
+
+    Returns
+    -------
+    dict of str to dict
+        ``low`` and ``high`` of each metric, in its own unit.
+    """
     if isinstance(scenario.system.efficiency, KernelsEfficiency):
         # The residuals already hold what the efficiencies leave open.
         effects = [effect for effect in effects if not effect.path.startswith("system.efficiency")]

@@ -460,7 +460,7 @@ def eager(
                 "eager",
                 f"TPOT by cause, {users:g} users",
                 pd.DataFrame(rows),
-                {"place": "", "cause": "cause", "time": "TPOT [ms]"},
+                {"place": "model", "cause": "cause", "time": "TPOT [ms]"},
                 "time",
                 "place",
                 (Layer("bar"),),

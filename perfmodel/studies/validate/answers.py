@@ -76,8 +76,8 @@ def _band(answer: Prediction) -> Mapping[str, Mapping[str, float]]:
             origin.kind == "estimate" and not (own and path.startswith("efficiency."))
             for path, origin in scenario.system.provenance.items()
         )
-        _EFFECTS[key] = prediction._effects(scenario, answer) if moved else []
-    return prediction._band(scenario, answer, _EFFECTS[key])
+        _EFFECTS[key] = prediction.effects_of(scenario, answer) if moved else []
+    return prediction.band_of(scenario, answer, _EFFECTS[key])
 
 
 def _valued(asked: Asked, answer: Prediction) -> tuple[float, float, float, float]:

@@ -319,7 +319,7 @@ def ask(row: Row) -> Asked:
         row.notes.append(note)
     mode = given.get("mode", "").casefold()
     if "disagg" in mode or "disagg" in given.get("engine", "").casefold():
-        raise Unanswered("disaggregated serving comes with its own model")
+        raise Unanswered("disaggregated: the columns do not give both pools, which 'size --prefill-on' asks for")
     if form.how == "speedup":
         row.fitted = drafting(given).fitted
     elif given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
