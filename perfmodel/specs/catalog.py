@@ -114,7 +114,12 @@ def find(kind: str, name: str) -> Path:
     index = _index(kind)
     if wanted in index:
         return bundled() / folder / index[wanted]
-    close = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *index])), n=3, cutoff=0.5)
+    # Names of one spec count once, the nearest of them.
+    near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *index])), n=12, cutoff=0.5)
+    nearest: dict[str, str] = {}
+    for found in near:
+        nearest.setdefault(index.get(found, found), found)
+    close = list(nearest.values())[:3]
     hint = f"did you mean {' or '.join(close)}?" if close else f"'perfmodel specs list {kind}s' shows all"
     raise UserError(f"unknown {kind} '{name}': {hint}")
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from perfmodel.cli import run
+from perfmodel.specs import catalog
 
 H100 = ["predict", "llama-3.1-8b", "--on", "dgx-h100"]
 
@@ -108,3 +109,10 @@ def test_specs_check_lists_every_problem_at_once(tmp_path, capsys):
     err = capsys.readouterr().err.splitlines()
     assert len(err) >= 3
     assert all(str(path) in line for line in err)
+
+
+@pytest.mark.parametrize("wrong", ["llama-3.1-70", "gpt-oss-12b", "qwen3-32"])
+def test_near_names_are_those_of_different_models(wrong, capsys):
+    assert run(["predict", wrong, "--on", "dgx-h100"]) == 2
+    names = capsys.readouterr().err.strip().removesuffix("?").partition("did you mean ")[2].split(" or ")
+    assert len({catalog.find("model", name) for name in names}) == len(names) > 1
