@@ -193,11 +193,35 @@ class Sweep:
             columns[f"{phase}_limited_by"] = np.where(fits, named, "")
         return columns
 
-    def to_frame(self) -> Any:
-        """Return a pandas frame, one row a point."""
+    def to_frame(self, short: bool = False) -> Any:
+        """Return a pandas frame, one row a point.
+
+        Parameters
+        ----------
+        short : bool
+            Whether axes go by the last word of their paths, ``concurrency`` for ``traffic.concurrency``: charts read a
+            dot as a field inside a field.  Where two axes end in the same word both keep their paths, with blanks.
+
+        Returns
+        -------
+        pandas.DataFrame
+            In inside units, see :meth:`columns`.
+        """
         import pandas as pd
 
-        return pd.concat([pd.DataFrame(block) for block in self.blocks()], ignore_index=True)
+        frame = pd.concat([pd.DataFrame(block) for block in self.blocks()], ignore_index=True)
+        if not short:
+            return frame
+        frame = frame.rename(columns=self._short_names())
+        # An axis of the layout is a column of every sweep already.
+        return frame.loc[:, ~frame.columns.duplicated()]
+
+    def _short_names(self) -> dict[str, str]:
+        words = [axis.path.rpartition(".")[2] for axis in self.axes]
+        return {
+            axis.path: word if words.count(word) == 1 else axis.path.replace(".", " ")
+            for axis, word in zip(self.axes, words, strict=True)
+        }
 
     def best(self, metric: str = "output_tokens_per_s") -> dict[str, Any]:
         """Return the row where a metric is best: least for times, power and cost, most for rates and utilisations.
@@ -224,22 +248,31 @@ class Sweep:
         return best[1]
 
     def plot(self, x: str, y: str = "tpot_s", color: str | None = None) -> Any:
-        """Return an Altair line chart of a metric against an axis."""
+        """Return an Altair line chart of a metric against an axis.
+
+        Parameters
+        ----------
+        x, y, color : str
+            Columns, axes by the last word of their path or the whole path.
+
+        Returns
+        -------
+        altair.Chart
+        """
         import altair as alt
 
         if len(self) > 5000:
             raise UserError(f"a chart of {len(self):,} points is not readable: sweep fewer, or use to_frame()")
-        names = {axis.path.rpartition(".")[2]: axis.path for axis in self.axes}
-        frame = self.to_frame()
-        frame = frame.rename(columns={path: path.replace(".", " ") for path in frame.columns})
-        units = self.columns()
+        short = self._short_names()
+        units = {short.get(path, path): unit for path, unit in self.columns().items()}
+        frame = self.to_frame(short=True)
 
         def field(name: str) -> tuple[str, str]:
-            path = names.get(name, name)
-            if path not in units:
-                raise UserError(f"unknown column '{name}': expected one of {', '.join([*names, *METRICS])}")
-            unit = units[path]
-            return path.replace(".", " "), f"{name} [{unit}]" if unit and unit != "1" else name
+            column = short.get(name, name)
+            if column not in units:
+                raise UserError(f"unknown column '{name}': expected one of {', '.join([*short.values(), *METRICS])}")
+            unit = units[column]
+            return column, f"{name} [{unit}]" if unit and unit != "1" else name
 
         (x_field, x_title), (y_field, y_title) = field(x), field(y)
         encoding: dict[str, Any] = {

@@ -118,6 +118,16 @@ def test_best_is_a_row_of_the_frame():
     assert result.plot("concurrency", "tpot_s", color="tp").to_dict()["mark"]["type"] == "line"
 
 
+def test_short_names_are_the_last_words_of_the_paths_unless_two_are_alike():
+    axes = {"traffic.concurrency": [1.0, 8.0], "deployment.tp": [4.0, 8.0]}
+    short = perfmodel.sweep("llama-3.1-8b", on="dgx-h100", axes=axes).to_frame(short=True)
+    assert list(short.columns[:2]) == ["concurrency", "tp"]
+    assert short.columns.is_unique
+    alike = {"system.efficiency.gemm_memory.bf16": [0.8], "system.rates.bf16": [1e15]}
+    names = perfmodel.sweep("llama-3.1-8b", on="dgx-h100", axes=alike).to_frame(short=True).columns
+    assert list(names[:2]) == ["system efficiency gemm_memory bf16", "system rates bf16"]
+
+
 def test_what_does_not_fit_is_empty_and_never_best():
     result = perfmodel.sweep("llama-3.1-70b", on="dgx-h100", axes={"deployment.tp": [1.0, 2.0, 4.0, 8.0]})
     frame = result.to_frame().set_index("deployment.tp")
