@@ -15,7 +15,7 @@ from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
 from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
-from perfmodel.specs.paths import provenance_of, put, quantities
+from perfmodel.specs.paths import get, provenance_of, put, quantities
 from perfmodel.specs.types import KernelsEfficiency, MeanPower, Model, Provenance, Scenario, SramEfficiency
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, scope
@@ -439,12 +439,33 @@ def _estimated(scenario: Scenario, money: bool) -> Iterator[tuple[str, str, Prov
             yield path, f"estimate {path} = {show(float(value), unit, 3)} ({span})", origin
 
 
-def _moves(middle: Mapping[str, Any], ends: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Return the logarithms of the factors by which two ends differ from the middle."""
-    low, high = (
-        {key: math.log(float(end[key]) / float(middle[key])) for key in end if float(middle[key]) > 0} for end in ends
-    )
-    return {key: (low[key], high[key]) for key in low}
+def _at_ends(scenario: Scenario, estimates: Sequence[tuple[str, str, Provenance]]) -> Scenario:
+    """Return the scenario as arrays: each estimate at its low, then each at its high, all others as they are."""
+    count = len(estimates)
+    for position, (path, _, origin) in enumerate(estimates):
+        values = np.full(2 * count, float(get(scenario, path)))
+        values[[position, count + position]] = origin.low, origin.high
+        scenario = put(scenario, path, values)
+    return scenario
+
+
+def _strongest(
+    estimates: Sequence[tuple[str, str, Provenance]], answer: Prediction, moved: Mapping[str, Any], fits: Any
+) -> list[_Effect]:
+    """Return what each estimate moves, the strongest first, from the metrics at all ends."""
+    count = len(estimates)
+    ratios = {
+        key: np.log(np.broadcast_to(values, 2 * count) / float(answer.metrics[key])).reshape(2, count).T.tolist()
+        for key, values in moved.items()
+        if float(answer.metrics[key]) > 0
+    }
+    both = np.all(np.broadcast_to(fits, 2 * count).reshape(2, count), axis=0).tolist()
+    effects = [
+        _Effect(path, text, {key: tuple(ends[position]) for key, ends in ratios.items()}, both[position])
+        for position, (path, text, _) in enumerate(estimates)
+    ]
+    seen = [effect for effect in effects if effect.moves and effect.strength >= 0.01]
+    return sorted(seen, key=lambda effect: effect.strength, reverse=True)
 
 
 def effects_of(scenario: Scenario, answer: Prediction) -> list[_Effect]:
@@ -462,25 +483,15 @@ def effects_of(scenario: Scenario, answer: Prediction) -> list[_Effect]:
     list
         Of each estimate its path, and the logarithms by which its low and high end move each time.
     """
-    found = []
-    for path, text, origin in _estimated(scenario, money=False):
-        ends = [evaluate(put(scenario, path, bound), _TIMES) for bound in (origin.low, origin.high)]
-        moves = _moves(answer.metrics, [end.metrics for end in ends])
-        effect = _Effect(path, text, moves, all(bool(end.fits) for end in ends))
-        if effect.strength >= 0.01:
-            found.append(effect)
-    return sorted(found, key=lambda effect: effect.strength, reverse=True)
+    estimates = list(_estimated(scenario, money=False))
+    moved = evaluate(_at_ends(scenario, estimates), _TIMES)
+    return _strongest(estimates, answer, moved.metrics, moved.fits)
 
 
 def _money_effects(scenario: Scenario, answer: Prediction, steady: Steady) -> list[_Effect]:
     """Return the estimates that move power and cost, the strongest first; the steady state stays as it is."""
-    found = []
-    for path, text, origin in _estimated(scenario, money=True):
-        ends = [_metrics(put(scenario, path, bound), steady, MONEY) for bound in (origin.low, origin.high)]
-        effect = _Effect(path, text, _moves(answer.metrics, ends), True)
-        if effect.moves and effect.strength >= 0.01:
-            found.append(effect)
-    return sorted(found, key=lambda effect: effect.strength, reverse=True)
+    estimates = list(_estimated(scenario, money=True))
+    return _strongest(estimates, answer, _metrics(_at_ends(scenario, estimates), steady, MONEY), True)
 
 
 def _money_band(

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated
 
 import typer
 
 from perfmodel import __version__
 from perfmodel.cli import OK, OUR_FAULT, REFUSED
-from perfmodel.cli.calibrate import calibrate
-from perfmodel.cli.compare import compare
-from perfmodel.cli.explain import explain
-from perfmodel.cli.export import export
-from perfmodel.cli.fit import fit
-from perfmodel.cli.predict import predict
-from perfmodel.cli.report import report
-from perfmodel.cli.simulate import simulate
-from perfmodel.cli.size import size
-from perfmodel.cli.solve import solve
-from perfmodel.cli.specs import specs_app
-from perfmodel.cli.sweep import sweep
-from perfmodel.cli.tco import tco
-from perfmodel.cli.validate import validate
-from perfmodel.cli.whatif import whatif
 from perfmodel.errors import UserError
 
-app = typer.Typer(
-    name="perfmodel",
-    help="Which inference hardware, how much of it, at what speed and what cost.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+#: Each verb is a module of its name with a function of its name, or a group of commands.
+VERBS = (
+    "predict",
+    "compare",
+    "sweep",
+    "fit",
+    "tco",
+    "explain",
+    "solve",
+    "export",
+    "size",
+    "simulate",
+    "whatif",
+    "calibrate",
+    "validate",
+    "report",
+    "specs",
 )
 
 
@@ -45,7 +40,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -54,25 +48,25 @@ def _root(
     """Which inference hardware, how much of it, at what speed and what cost."""
 
 
-_VERBS: tuple[Callable[..., Any], ...] = (
-    predict,
-    compare,
-    sweep,
-    fit,
-    tco,
-    explain,
-    solve,
-    export,
-    size,
-    simulate,
-    whatif,
-    calibrate,
-    validate,
-    report,
-)
-for verb in _VERBS:
-    app.command()(verb)
-app.add_typer(specs_app, name="specs")
+def application(verbs: Sequence[str] = VERBS) -> typer.Typer:
+    """Return the application with some of its verbs; reading the options of all takes longer than a prediction."""
+    app = typer.Typer(
+        name="perfmodel",
+        help=_root.__doc__,
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for name in verbs:
+        verb = getattr(import_module(f"perfmodel.cli.{name}"), name)
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb, name=name)
+        else:
+            app.command()(verb)
+    return app
 
 
 def _complain(message: str) -> None:
@@ -82,6 +76,7 @@ def _complain(message: str) -> None:
 def invoke(arguments: list[str]) -> int:
     """Run the application and turn every error into one line and an exit code."""
     try:
+        app = application(arguments[:1] if arguments and arguments[0] in VERBS else VERBS)
         code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK

@@ -6,7 +6,9 @@ from perfmodel.cli import common
 
 
 def calibrate() -> None:
-    """Fit every efficiency on the committed measurements and write hardware_specs/calibration/.
+    """Fit the efficiencies on the committed measurements.
+
+    Writes hardware_specs/calibration/.
 
     Prints how far each kind of kernel lies from its fit.
     """

@@ -16,6 +16,9 @@ def compare(
     given: Any,
     limits: Any,
     rate: load.Rate = None,
+    arrival_scv: load.Scv = None,
+    prefix_hits: load.Hits = None,
+    lengths: load.Lengths = None,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
@@ -26,11 +29,13 @@ def compare(
     """
     from perfmodel.api import compare_options
 
+    loaded = load.load_changes(arrival_scv, prefix_hits, lengths)
+    wanted = [*loaded, *(changes or [])]
     if rate is not None:
-        return load.answer(model, on, rate, given, changes or [], limits, json=json, csv=csv, compared=True)
-    load.refuse_without_rate(limits)
+        return load.answer(model, on, rate, given, wanted, limits, json=json, csv=csv, compared=True)
+    load.refuse_without_rate(limits, loaded)
 
-    comparison = compare_options(model, on, given, changes or [])
+    comparison = compare_options(model, on, given, wanted)
     answers = comparison.answers
     if json:
         common.write_json(comparison.to_dict())

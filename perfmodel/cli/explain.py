@@ -28,7 +28,10 @@ def explain(
     latex: Latex = False,
     json: common.Json = False,
 ) -> int:
-    """How a number came about: each equation with its numbers, each input with its source, and what matters most."""
+    """How a number came about: each equation with its numbers.
+
+    Each input stands with its source, and at the end the inputs that matter most.
+    """
     from perfmodel.outputs import explain as output
     from perfmodel.prediction import run
     from perfmodel.question import resolve

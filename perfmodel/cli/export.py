@@ -34,7 +34,9 @@ def export(
     dictionary: Dictionary = None,
     xlsx: Xlsx = None,
 ) -> int:
-    """Answers to take along: a tidy file with a data dictionary, or a workbook of live formulas.
+    """Answers to take along: a tidy file or a live workbook.
+
+    The file has a data dictionary, the workbook formulas that recalculate.
 
     All models are asked on all systems.  The workbook offers all bundled systems and models of the same equations.
     """

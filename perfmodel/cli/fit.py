@@ -25,7 +25,10 @@ def fit(
     json: common.Json = False,
     csv: common.Csv = False,
 ) -> int:
-    """Whether a model fits, with how many tokens of KV cache and how many requests of a length."""
+    """Whether a model fits, and how many tokens and requests.
+
+    The KV cache as the engine sizes it, part by part.
+    """
     from perfmodel.outputs import fit as output
     from perfmodel.question import number
 

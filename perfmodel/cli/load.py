@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
 
-if TYPE_CHECKING:
-    from perfmodel.serving.objectives import Objectives
-
+#: Seconds by time and statistic: what objectives the command line names.
+Limits = Mapping[tuple[str, str], float]
 Rate = Annotated[str | None, typer.Option("--rate", metavar="R", help="Requests a second, all replicas together.")]
 Scv = Annotated[
     str | None,
@@ -59,12 +58,8 @@ def objectives(verb: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-def _read(given: dict[tuple[str, str], str | None]) -> Objectives:
-    from perfmodel.serving.objectives import Objectives
-
-    return Objectives(
-        {(time, what): seconds(f"--{time}-{what}", text) for (time, what), text in given.items() if text is not None}
-    )
+def _read(given: dict[tuple[str, str], str | None]) -> dict[tuple[str, str], float]:
+    return {(time, what): seconds(f"--{time}-{what}", text) for (time, what), text in given.items() if text is not None}
 
 
 def seconds(name: str, text: str) -> float:
@@ -101,13 +96,15 @@ def load_changes(scv: str | None, hits: str | None, lengths: str | None) -> list
     return found
 
 
-def refuse_without_rate(limits: Objectives) -> None:
-    """Refuse objectives where no requests arrive."""
+def refuse_without_rate(limits: Limits, changes: Sequence[str]) -> None:
+    """Refuse objectives, and changes of a load, where no requests arrive."""
     from perfmodel.errors import UserError
 
-    if limits.limits:
-        time, what = next(iter(limits.limits))
+    for time, what in limits:
         raise UserError(f"--{time}-{what} is an objective of a load: give --rate with it")
+    for change in changes:
+        option = change.partition("=")[0].rpartition(".")[2].replace("_", "-")
+        raise UserError(f"--{option} is about a load: give --rate with it")
 
 
 def answer(
@@ -116,7 +113,7 @@ def answer(
     rate: str,
     given: Any,
     changes: Sequence[str],
-    limits: Objectives,
+    limits: Limits,
     *,
     json: bool,
     csv: bool,
@@ -127,13 +124,15 @@ def answer(
     from perfmodel.outputs.sizing import asked, print_load, print_notes
     from perfmodel.outputs.tables import shared
     from perfmodel.question import resolve, split_changes
+    from perfmodel.serving.objectives import Objectives
     from perfmodel.studies.size import at_rate, load_dict
 
     if given.concurrency is not None:
         raise UserError("give either --rate or --concurrency")
     each = split_changes(systems, changes)
     scenarios = [resolve(model, on, given, mine) for on, mine in zip(systems, each, strict=True)]
-    answers = [at_rate(scenario, read_rate(rate), limits) for scenario in scenarios]
+    objectives = Objectives(limits)
+    answers = [at_rate(scenario, read_rate(rate), objectives) for scenario in scenarios]
     if json:
         found = [load_dict(one) for one in answers]
         said = {key: shared([one[key] for one in found]) for key in ("assumed", "warnings")}
@@ -146,7 +145,7 @@ def answer(
         prompt, output = lengths.mean(lengths.prompt), lengths.mean(lengths.output)
         title = (
             f"{scenarios[0].model.name}: {read_rate(rate):g} requests/s of {prompt:,.0f} tokens in and "
-            f"{output:,.0f} out on average, {asked(limits)}"
+            f"{output:,.0f} out on average, {asked(objectives)}"
         )
         print_load(answers, console, title)
         print_notes(answers, console)

@@ -16,22 +16,29 @@ def predict(
     given: Any,
     limits: Any,
     rate: load.Rate = None,
+    arrival_scv: load.Scv = None,
+    prefix_hits: load.Hits = None,
+    lengths: load.Lengths = None,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
 ) -> int:
-    """TTFT, TPOT, throughput, MFU, MBU and the breakdown of a model on a system under a traffic.
+    """Speed, memory, power and cost of a model on a system.
+
+    TTFT, TPOT, throughput, MFU and MBU with their breakdown, what limits them, what was assumed and how sure they are.
 
     With --rate, requests arrive at random: percentiles, goodput, headroom and what breaks first.
     """
     from perfmodel.prediction import run
     from perfmodel.question import resolve
 
+    loaded = load.load_changes(arrival_scv, prefix_hits, lengths)
+    wanted = [*loaded, *(changes or [])]
     if rate is not None:
-        return load.answer(model, [on], rate, given, changes or [], limits, json=json, csv=csv)
-    load.refuse_without_rate(limits)
+        return load.answer(model, [on], rate, given, wanted, limits, json=json, csv=csv)
+    load.refuse_without_rate(limits, loaded)
 
-    answer = run(resolve(model, on, given, changes or []))
+    answer = run(resolve(model, on, given, wanted))
     if json:
         common.write_json(answer.to_dict())
     elif csv:

@@ -20,7 +20,10 @@ Out = Annotated[
 
 
 def report(name: Name, out: Out = None) -> int:
-    """Write a report: one page that opens offline, and PNG, SVG and CSV of each chart."""
+    """Write a report as one page that opens offline.
+
+    Beside it PNG, SVG and CSV of each chart.
+    """
     from pathlib import Path
 
     from perfmodel.outputs import report as output

@@ -36,7 +36,9 @@ def simulate(
     changes: common.Changes = None,
     json: common.Json = False,
 ) -> int:
-    """Continuous batching token by token, beside the closed form of predict --rate.
+    """Serve a rate token by token, beside the closed form.
+
+    Continuous batching as an engine does it, next to what predict --rate says.
 
     One replica is simulated: with --dp N it gets every N-th request at random.
     """

@@ -54,26 +54,30 @@ def size(
     json: common.Json = False,
     csv: common.Csv = False,
 ) -> int:
-    """How many systems, of which kind, in which plan, serve a rate within objectives, at the least cost.
+    """How many systems serve a rate within objectives.
+
+    Of which kind and in which plan, at the least cost.
 
     Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs.sizing import print_pools, print_sizing
     from perfmodel.question import number
+    from perfmodel.serving.objectives import Objectives
     from perfmodel.studies import size as study
 
     if least not in study.GOALS:
         raise UserError(f"--least {least}: expected one of {', '.join(study.GOALS)}")
+    objectives = Objectives(limits)
     wanted = [*load.load_changes(arrival_scv, prefix_hits, lengths), *(changes or [])]
     if prefill_on is not None:
         if len(on) != 1:
             raise UserError("--prefill-on needs one --on, the system of the pool that decodes")
-        pair = study.disaggregated(model, prefill_on, on[0], load.read_rate(rate), limits, given, wanted)
+        pair = study.disaggregated(model, prefill_on, on[0], load.read_rate(rate), objectives, given, wanted)
         if json:
             common.write_json(pair.to_dict())
         else:
-            print_pools(pair, model, limits, common.console())
+            print_pools(pair, model, objectives, common.console())
         if pair.reason:
             print(f"perfmodel: {pair.reason}", file=sys.stderr)
         return DOES_NOT_FIT if pair.reason else OK
@@ -82,7 +86,7 @@ def size(
             model,
             on,
             load.read_rate(rate),
-            limits,
+            objectives,
             given,
             wanted,
             goal=least,

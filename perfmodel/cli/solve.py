@@ -25,7 +25,10 @@ def solve(
     changes: common.Changes = None,
     json: common.Json = False,
 ) -> int:
-    """The value of an input at which a metric meets a target, such as the bandwidth until TPOT is 20 ms."""
+    """The value of an input at which a metric meets a target.
+
+    Such as the bandwidth at which TPOT is 20 ms.
+    """
     from perfmodel.outputs.explain import solution_text
     from perfmodel.question import resolve
     from perfmodel.studies.solve import solve as find

@@ -9,14 +9,14 @@ import typer
 
 from perfmodel.cli import OK, REFUSED, common
 
-specs_app = typer.Typer(
+specs = typer.Typer(
     help="List, show and check the spec files.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
 _PLURALS = {"systems": "system", "models": "model", "traffics": "traffic"}
 
 
-@specs_app.command("list")
+@specs.command("list")
 def list_specs(
     what: Annotated[str, typer.Argument(metavar="[systems|models|traffics]", help="What to list.")] = "",
     json: common.Json = False,
@@ -48,7 +48,7 @@ def list_specs(
     common.console().print(table)
 
 
-@specs_app.command("show")
+@specs.command("show")
 def show_spec(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
     engine: common.Engine = None,
@@ -66,7 +66,7 @@ def show_spec(
         print_spec(rows, common.console())
 
 
-@specs_app.command("check")
+@specs.command("check")
 def check_specs(
     paths: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help="Files; all specs if none.")] = None,
 ) -> int:

@@ -32,7 +32,9 @@ def sweep(
     out: Out = None,
     csv: common.Csv = False,
 ) -> int:
-    """Vary inputs over axes; any path of a spec, deployment or traffic is one.
+    """Vary inputs over axes, millions of points at once.
+
+    Any path of a spec, deployment or traffic is an axis; whole systems, models and traffics are too.
 
     The plan is settled once, before the axes vary it.
     """

@@ -31,7 +31,9 @@ def tco(
     json: common.Json = False,
     csv: common.Csv = False,
 ) -> int:
-    """What a million tokens cost on each system, what dominates it, and how sure that is.
+    """What a million tokens cost on each system, and how sure.
+
+    What dominates the cost, and the price at which two systems tie.
 
     Without --concurrency each system runs as many requests at once as keep the bound on TPOT.
     """

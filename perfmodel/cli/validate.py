@@ -26,7 +26,10 @@ MANY = 500
 
 
 def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out = None) -> int:
-    """Score the models against measurements: predicted against measured, by group, with coverage."""
+    """Score the models against measurements.
+
+    Predicted against measured, by group, with coverage; bundled measurements or your own.
+    """
     from pathlib import Path
 
     from perfmodel.outputs import validation, validation_page

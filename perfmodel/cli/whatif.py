@@ -23,7 +23,9 @@ Out = Annotated[str, typer.Option("--out", metavar="FILE.html", help="Where to w
 
 @common.asks
 def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.html") -> int:
-    """Write one page that works offline: pick a system, a model and a traffic, move any number, compare, share a link.
+    """Write a calculator page that works offline.
+
+    Pick a system, a model and a traffic, move any number, compare, share a link.
 
     With a dozen systems and all bundled models it takes a minute or two.
     """
