@@ -12,6 +12,7 @@ _VLLM = "vLLM, determine_available_memory"
 _PEAKS = "vLLM 0.19 logs of 20 models on H100 (llm-d planner)"
 _SGLANG = "SGLang, server_args: mem_fraction_static where none is given"
 
+#: A mebibyte [B].
 _MIB = 2.0**20
 #: Bytes of an activation and of a logit.
 _ACTIVATION, _LOGIT = 2.0, 4.0

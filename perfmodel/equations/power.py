@@ -9,6 +9,9 @@ from perfmodel.numerics import Number, maximum, minimum
 
 _SHARES = "time-weighted mean over what the step predicts"
 
+#: A kilowatt-hour [J].
+_KWH = 3.6e6
+
 
 @equation(symbol=r"b", unit="1", source="rate times the time that each takes of a chip")
 def busy_share(*, rate: Number, time: Number, sequences: Number, stages: Number) -> Any:
@@ -217,7 +220,7 @@ def electricity_per_million(*, energy: Number, usd_per_kwh: Number) -> Any:
     Number
         Price [USD].
     """
-    return energy * 1e6 / 3.6e6 * usd_per_kwh
+    return energy * 1e6 / _KWH * usd_per_kwh
 
 
 @equation(symbol=r"g_{op}", unit="kg", source="energy at the utility times the grid's intensity")

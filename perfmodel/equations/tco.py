@@ -10,6 +10,9 @@ from perfmodel.numerics import Number, annuity, maximum, only_if
 _BARROSO = "Barroso, Hoelzle, Ranganathan, The Datacenter as a Computer: cost model"
 _RECOVERY = "capital recovery factor; PMT of a spreadsheet"
 
+#: An hour and a year of 365 days [s].
+_HOUR, _YEAR = 3600.0, 31_536_000.0
+
 
 @equation(symbol=r"c", unit="USD", source="price of an hour over what an hour gives")
 def usd_per_million(*, usd_per_hour: Number, per_second: Number) -> Any:
@@ -27,7 +30,7 @@ def usd_per_million(*, usd_per_hour: Number, per_second: Number) -> Any:
     Number
         Price [USD].
     """
-    return usd_per_hour / (3600 * per_second) * 1e6
+    return usd_per_hour / (_HOUR * per_second) * 1e6
 
 
 @equation(symbol=r"p_{h}", unit="USD", source="price of a chip times chips")
@@ -117,7 +120,7 @@ def space_per_year(*, power: Number, usd_per_watt_month: Number) -> Any:
     power : Number
         Power of the machines that is provided for, without PUE [W].
     usd_per_watt_month : Number
-        Rent of a watt for a month [USD].
+        Rent of a watt for a month [USD/W].
 
     Returns
     -------
@@ -136,7 +139,7 @@ def building_per_year(*, power: Number, usd_per_watt: Number, rate: Number, year
     power : Number
         Power of the machines that it is built for, without PUE [W].
     usd_per_watt : Number
-        Cost of building a watt [USD].
+        Cost of building a watt [USD/W].
     rate : Number
         Cost of capital a year [1].
     years : Number
@@ -159,14 +162,14 @@ def electricity_per_year(*, power: Number, usd_per_joule: Number) -> Any:
     power : Number
         Mean power at the utility [W].
     usd_per_joule : Number
-        Price [USD].
+        Price [USD/J].
 
     Returns
     -------
     Number
         A year [USD].
     """
-    return power * usd_per_joule * 31_536_000
+    return power * usd_per_joule * _YEAR
 
 
 @equation(symbol=r"c_{h}", unit="USD", source="365 days of 24 hours")

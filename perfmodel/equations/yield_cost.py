@@ -167,7 +167,7 @@ def memory_cost(*, capacity: Number, usd_per_byte: Number) -> Any:
     capacity : Number
         Bytes [B].
     usd_per_byte : Number
-        Price of a byte at the date [USD].
+        Price of a byte at the date [USD/B].
 
     Returns
     -------
