@@ -11,7 +11,9 @@ from perfmodel.cli import OK
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME|RECIPE.yaml", help="A report by name, or a recipe of your own.", show_default=False),
+    typer.Argument(
+        metavar="NAME|RECIPE.yaml", help="ship, dataflow, tco or size, or a recipe of your own.", show_default=False
+    ),
 ]
 Out = Annotated[
     str | None,

@@ -13,6 +13,11 @@ specs = typer.Typer(
     help="List, show and check the spec files.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 _PLURALS = {"systems": "system", "models": "model", "traffics": "traffic"}
 
 
@@ -76,5 +81,5 @@ def check_specs(
     checked, problems = check_files(paths or [])
     for problem in problems:
         print(f"perfmodel: {problem}", file=sys.stderr)
-    print(f"{checked} files checked, {len(problems)} problems")
+    print(f"{_counted(checked, 'file')} checked, {_counted(len(problems), 'problem')}")
     return REFUSED if problems else OK

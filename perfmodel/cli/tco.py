@@ -59,7 +59,11 @@ def tco(
         common.write_rows(output.flat_rows(result))
     else:
         output.print_owning(result, common.console())
-    missing = [owned.answer.reason for owned in result.systems if owned.answer.reason]
+    missing = [
+        owned.answer.reason or f"{owned.name} {owned.missed}"
+        for owned in result.systems
+        if owned.answer.reason or owned.missed
+    ]
     if len(missing) < len(result.systems):
         return OK
     print(f"perfmodel: {missing[0]}", file=sys.stderr)

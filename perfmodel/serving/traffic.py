@@ -58,8 +58,11 @@ def read_trace(path: str | Path) -> tuple[Any, Any, Any]:
     file = Path(path)
     try:
         rows = _rows(file)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a trace ({error})") from None
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read as a trace ({why})") from None
     if not rows:
         raise UserError(f"{path}: a trace needs at least one request")
     columns = []

@@ -5,10 +5,11 @@ A field annotated with a unit takes a quantity with its provenance, every other 
 
 from __future__ import annotations
 
+import difflib
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from perfmodel.errors import UserError
 from perfmodel.specs.files import RESERVED, hints, is_whole, line_of, unit_of
-from perfmodel.specs.units import parse
+from perfmodel.specs.units import examples, parse
 
 _SCHEMAS: dict[Any, type[BaseModel]] = {}
 
@@ -50,6 +51,11 @@ def _quantity_of(unit: str, whole: bool) -> Any:
         if raw is None:
             raise ValueError("a null is written {value: null, note: why}")
         values = {key: _parsed(written[key], unit) for key in ("value", "low", "high") if written.get(key) is not None}
+        if "unit" in written:
+            raise ValueError(f"a unit is written with its value, as value: {written.get('value')} {written['unit']}")
+        for key in values:
+            if isinstance(written[key], int | float) and written[key] != 0 and unit != "1":
+                raise ValueError(f"{written[key]:g} has no unit; write {examples(unit)}")
         for value in values.values():
             _possible(value, unit, whole)
         if not values.get("low", -math.inf) <= values.get("value", 0.0) <= values.get("high", math.inf):
@@ -122,12 +128,34 @@ def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
             where = ".".join(str(key) for key in keys)
             line = line_of(path, keys)
             message = error["msg"].removeprefix("Value error, ")
-            message = {"missing": "required field is missing", "extra_forbidden": "unknown field"}.get(
-                error["type"], message
-            )
+            if error["type"] == "missing":
+                message = "required field is missing"
+            elif error["type"] == "extra_forbidden":
+                message = _unknown(file_schema(kind), keys)
+            elif error["type"] in ("model_type", "model_attributes_type", "dataclass_type"):
+                message = "expected a mapping of fields"
             lines.append(f"{path}{f':{line}' if line else ''}: {where}: {message}")
         return list(dict.fromkeys(lines))
     return []
+
+
+def _unknown(schema: type[BaseModel], keys: Sequence[Any]) -> str:
+    """Return what is wrong with a field that its place does not have."""
+    places = [schema]
+    for key in keys[:-1]:
+        # A key that is no field is a name in a mapping, or a place in a list, of what is there already.
+        inner = [place.model_fields[key].annotation for place in places if key in place.model_fields]
+        places = [found for annotation in inner for found in _models(annotation)] or places
+    known = sorted({name for place in places for name in place.model_fields})
+    close = difflib.get_close_matches(str(keys[-1]), known, n=1)
+    return f"unknown field: did you mean {close[0]}?" if close else f"unknown field: expected one of {', '.join(known)}"
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _is_type_tag(part: Any) -> bool:

@@ -288,6 +288,8 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
     tpot = (step + interference_per_token(running=caps, occupancy=occupancy, output=output))[:, None] * np.ones_like(
         budgets
     )[None, :]
+    if np.isnan(tpot).all():
+        return Rejected(name, plan, run(scenario).reason)
     # A prompt longer than the budget waits for a step of decoding between its chunks.
     chunks = 0.0 if rides else np.maximum(0.0, np.ceil(prompt / budgets) - 1)
     ttft = latency + step[:, None] * (1 + chunks)
@@ -909,14 +911,13 @@ def _why_not(
     objectives: Objectives, nearest: dict[tuple[str, str], tuple[float, str]], rejected: Sequence[Rejected]
 ) -> str:
     """Return why nothing serves the traffic, and what would be needed."""
-    for key, limit in objectives.limits.items():
-        if key in nearest:
-            value, where = nearest[key]
-            return (
-                f"no plan meets {phrase(key)} of {limit * 1e3:.3g} ms: the nearest is {where} with "
-                f"{value * 1e3:.3g} ms, one request alone; a faster system, a smaller precision or a draft model is "
-                "needed"
-            )
+    missed = [
+        f"{phrase(key)} of {limit * 1e3:.3g} ms (the nearest is {nearest[key][1]} with {nearest[key][0] * 1e3:.3g} ms)"
+        for key, limit in objectives.limits.items()
+        if key in nearest
+    ]
+    if missed:
+        return f"no plan meets {', nor '.join(missed)}: a faster system, a smaller precision or a draft model is needed"
     if rejected:
         return f"no plan serves it: {rejected[0].plan} on {rejected[0].system}: {rejected[0].reason}"
     return "no plan fits"

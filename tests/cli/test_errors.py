@@ -93,6 +93,24 @@ def test_what_is_not_published_is_named(capsys):
     out, err = capsys.readouterr()
     assert "not published: system.rates.fp16" in err
     assert json.loads(out)["tpot_s"] is None
+    assert run(["size", "llama-3.1-8b", "--on", "wse-3", "--rate", "1", "--tpot-p99", "1s"]) == 3
+    assert "not published: system.rates.fp16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["simulate", "llama-3.1-8b", "--on", "dgx-h100", "--trace", "no/trace.csv"], "no/trace.csv: no such file"),
+        (["predict", "llama-3.1-8b", "--on", "dgx-h100", "--prefix-hits", "0.5"], "--prefix-hits is about a load"),
+        (["compare", "llama-3.1-8b", "--on", "dgx-h100", "--arrival-scv", "2"], "give --rate with it"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_one_line(command, words, capsys):
+    assert run(command) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert words in err
 
 
 def test_compare_answers_if_any_system_does(capsys):

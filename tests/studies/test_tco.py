@@ -224,11 +224,13 @@ def test_refusals_are_one_line(capsys, more, words):
     assert words in captured.err
 
 
-def test_a_bound_that_one_request_alone_misses_is_said():
+def test_a_bound_that_one_request_alone_misses_is_said(capsys):
     slow, kept = (ownership.own("llama-3.3-70b", ["dgx-h100"], Options(), tpot=t, samples=64) for t in (0.003, 0.05))
     (missed,), (met,) = slow.systems, kept.systems
     assert float(missed.answer.metrics["tpot_s"]) > 0.003
-    assert any("misses the TPOT of 0.003 s" in word for word in missed.labels)
+    assert any("misses the TPOT of 3 ms" in word for word in missed.labels)
+    assert run(["tco", "llama-3.3-70b", "--on", "dgx-h100", "--tpot", "3ms", "--samples", "64", "--json"]) == 3
+    assert "dgx-h100 misses the TPOT of 3 ms" in capsys.readouterr().err
     assert not any("misses" in word for word in met.labels)
 
 
@@ -248,6 +250,13 @@ def test_a_machine_without_a_price_is_neither_cheaper_nor_dearer(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["probability_cheaper"] == {"dgx-b200": {"tpu-v7": None}, "tpu-v7": {"dgx-b200": None}}
     assert "price not published" in found["systems"][1]["labels"]
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv", ""])
+def test_a_machine_without_a_price_stands_alone(capsys, form):
+    ask = ["tco", "llama-3.1-8b", "--on", "dgx-a100", "--concurrency", "8", "--samples", "64", form]
+    assert run([word for word in ask if word]) == 0
+    assert capsys.readouterr().out
 
 
 def test_a_rented_machine_costs_its_rent():

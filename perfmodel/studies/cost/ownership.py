@@ -18,6 +18,7 @@ from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of
 from perfmodel.specs.types import Economics, Scenario, System
+from perfmodel.specs.units import show
 from perfmodel.studies.cost import bom
 from perfmodel.studies.cost.prices import TokenPrice
 from perfmodel.studies.cost.uncertainty import SAMPLES, Sample, Swing, draw_samples, tornado
@@ -50,6 +51,8 @@ class Owned:
         What the reader must know before using a number: estimates of price and power, what is not calibrated.
     swings : tuple of Swing
         How far each unknown moves the blended price, the widest first.
+    missed : str
+        How far one request alone misses the bound on TPOT; empty where the bound is kept.
     """
 
     answer: Prediction
@@ -59,6 +62,7 @@ class Owned:
     break_even: float
     labels: tuple[str, ...]
     swings: tuple[Swing, ...]
+    missed: str = ""
 
     @property
     def scenario(self) -> Scenario:
@@ -291,7 +295,8 @@ def _bounded(owned: Owned, tpot: float) -> Owned:
     alone = float(owned.answer.metrics["tpot_s"])
     if not alone > tpot or float(owned.scenario.traffic.concurrency) > 1:
         return owned
-    return replace(owned, labels=(f"misses the TPOT of {tpot:g} s: {alone:.3g} s with one request", *owned.labels))
+    missed = f"misses the TPOT of {show(tpot, 's', 3)}: {show(alone, 's', 3)} with one request"
+    return replace(owned, missed=missed, labels=(missed, *owned.labels))
 
 
 def _reference(

@@ -191,6 +191,8 @@ class Sample:
             return {}
         values = drawn.results[result]
         fits = np.isfinite(values)
+        if not fits.any():
+            return {}
         found = {
             path: first_order(self.shares[fits, column], np.log(values[fits])) for path, column in drawn.columns.items()
         }

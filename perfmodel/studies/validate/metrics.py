@@ -168,6 +168,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         *("draft_cost_ratio_c", "draft_share_of_sd_step"),
     ),
 }
+#: One name of each metric that is predicted.
+PREDICTED = tuple(names[0] for key, names in _NAMES.items() if FORMS[key].how != "later")
 _FORM_OF = {name: key for key, names in _NAMES.items() for name in names}
 _POWER = re.compile(r"power|energy|joule|watt|tco|usd|cost|carbon")
 _TAIL = re.compile(r"(^|_)(p\d\d(\.\d)?|std|max|min|p999?)(_|$)")
@@ -179,7 +181,7 @@ def form_key(metric: str) -> str:
     """Return the key of a metric's form; empty where nothing here gives it."""
     name = re.sub(r"\(.*?\)", "", metric.casefold()).strip()
     name = re.sub(r"[\s\-/]+", "_", name).strip("_")
-    for tried in (name, re.sub(r"_(s|ms|us|sec|seconds)$", "", name)):
+    for tried in (name, re.sub(r"_(s|ms|us|sec|seconds|w|watts)$", "", name)):
         if tried in _FORM_OF:
             return _FORM_OF[tried]
     for pattern, key in ((_POWER, "cost"), (_GIVEN, "given"), (_TAIL, "tail")):

@@ -14,7 +14,7 @@ from perfmodel.question import Options, check_plan, kv_rule, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies import serving_fit
-from perfmodel.studies.validate.metrics import FORMS, POWER, Form, form_key
+from perfmodel.studies.validate.metrics import FORMS, POWER, PREDICTED, Form, form_key
 from perfmodel.studies.validate.names import find_engine, find_model, find_precision, find_system
 from perfmodel.studies.validate.reading import UNITS, Unanswered, number, plain, read_unit, whole
 from perfmodel.studies.validate.speedups import drafting, measured_length, target_of
@@ -277,7 +277,8 @@ def ask(row: Row) -> Asked:
     given = row.given
     key = form_key(given["metric"])
     if not key:
-        raise Unanswered(f"nothing here predicts {given['metric'] or 'a metric without a name'}")
+        named = given["metric"] or "a metric without a name"
+        raise Unanswered(f"nothing here predicts {named}; known are {', '.join(PREDICTED)}")
     form = FORMS[key]
     row.metric = form.family
     unit = read_unit(given["unit"])
