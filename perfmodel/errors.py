@@ -3,7 +3,3 @@
 
 class UserError(Exception):
     """An input that cannot be used; the message is one line that names the place and the fix."""
-
-
-class DoesNotFit(Exception):
-    """A question whose answer is that the model does not fit."""

@@ -49,27 +49,6 @@ def bubble_fraction(*, chunks: Number, stages: Number) -> Any:
     return (stages - 1) / (chunks + stages - 1)
 
 
-@equation(symbol=r"t_{fill}", unit="s", source=f"{_GPIPE}: chunks + stages - 1 beats")
-def pipeline_latency(*, chunks: Number, stages: Number, beat: Number) -> Any:
-    r"""Time for all pieces of a pass to leave a pipeline.
-
-    Parameters
-    ----------
-    chunks : Number
-        Pieces that follow each other [1].
-    stages : Number
-        Pipeline stages [1].
-    beat : Number
-        Time of a stage [s].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    return (chunks + stages - 1) * beat
-
-
 @equation(symbol=r"b", unit="1", source=f"{_SHIP}: B_max = ceil(KV caches that fit / pipeline depth)")
 def microbatch_size(*, running: Number, stages: Number) -> Any:
     r"""Sequences in one micro-batch when a pipeline is filled as far as it can be.

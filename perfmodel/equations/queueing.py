@@ -22,25 +22,6 @@ _PK = "Pollaczek 1930, Khinchine 1932"
 _CYCLE = "gated cycles: what arrives during a step is prefilled in the next one"
 
 
-@equation(symbol=r"a", unit="1", source="Little 1961, doi:10.1287/opre.9.3.383")
-def offered_load(*, rate: Number, service: Number) -> Any:
-    r"""Mean number of busy servers if there were enough of them.
-
-    Parameters
-    ----------
-    rate : Number
-        Arrivals [1/s].
-    service : Number
-        Mean service time [s].
-
-    Returns
-    -------
-    Number
-        Load, in erlang [1].
-    """
-    return rate * service
-
-
 @equation(symbol=r"B", unit="1", source=_ERLANG)
 def blocking_probability(*, servers: Number, load: Number) -> Any:
     r"""Erlang B: share of arrivals that find all servers busy where nobody waits (M/G/c/c).

@@ -232,20 +232,3 @@ def memory_roofline_rate(*, weights: Number, kv_per_sequence: Number, sequences:
         Rate of the batch [1/s].
     """
     return sequences * bandwidth / (weights + kv_per_sequence * sequences)
-
-
-@equation(symbol=r"t_{fused}", unit="s", source=f"{_DATAFLOW}: the whole decoder is one pipeline")
-def fused_time(*, compute: Number, memory: Number, collective: Number) -> Any:
-    r"""Time of a fused decoder: compute, memory and collectives overlap.
-
-    Parameters
-    ----------
-    compute, memory, collective : Number
-        Times of the three resources [s].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    return maximum(maximum(compute, memory), collective)

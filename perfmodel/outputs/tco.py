@@ -174,14 +174,3 @@ def _flat(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
         label = f"{key}_{name}".replace(",", "").replace(" ", "_")
         found |= _flat(label, part) if isinstance(part, dict) else {label: part}
     return found
-
-
-def owning_text(result: Owning, width: int = 100) -> str:
-    """Return the table as plain text."""
-    from io import StringIO
-
-    from rich.console import Console
-
-    out = StringIO()
-    print_owning(result, Console(file=out, width=width, color_system=None))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
