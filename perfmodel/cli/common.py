@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfmodel.studies.size import Sized
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]
-SYSTEM_HELP = "System, with the plan if wanted: dgx-h100:tp=8,pp=1,ep=1,dp=1,plan=tp8,engine=vllm,precision=fp8,kv=fp8."
+SYSTEM_HELP = "System, if wanted with a plan: dgx-h100:tp=8,engine=vllm. Keys: plan tp pp ep dp engine precision kv."
 OneSystem = Annotated[str, typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=SYSTEM_HELP)]
 Systems = Annotated[list[str], typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=f"{SYSTEM_HELP} Repeat it.")]
 Tp = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor-parallel degree.")]

@@ -26,6 +26,8 @@ def compare(
     """Answer the same question on several systems, side by side.
 
     --set SYSTEM:PATH=VALUE changes one of them, --set '#2:PATH=VALUE' the second.
+
+    Example: perfmodel compare llama-3.1-70b --on lpu-v1 --on dgx-h100
     """
     from perfmodel.api import compare_options
 

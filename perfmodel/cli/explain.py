@@ -31,6 +31,8 @@ def explain(
     """How a number came about: each equation with its numbers.
 
     Each input stands with its source, and at the end the inputs that matter most.
+
+    Example: perfmodel explain tpot llama-3.1-70b --on sn40l-16
     """
     from perfmodel.outputs import explain as output
     from perfmodel.prediction import run

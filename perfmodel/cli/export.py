@@ -39,6 +39,8 @@ def export(
     The file has a data dictionary, the workbook formulas that recalculate.
 
     All models are asked on all systems.  The workbook offers all bundled systems and models of the same equations.
+
+    Example: perfmodel export llama-3.1-70b --on dgx-h100 --on lpu-v1 --xlsx plan.xlsx
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs import answers as output

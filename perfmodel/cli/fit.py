@@ -28,6 +28,8 @@ def fit(
     """Whether a model fits, and how many tokens and requests.
 
     The KV cache as the engine sizes it, part by part.
+
+    Example: perfmodel fit deepseek-v3 --on dgx-h200 --precision fp8 --context 32768
     """
     from perfmodel.outputs import fit as output
     from perfmodel.question import number

@@ -28,6 +28,8 @@ def predict(
     TTFT, TPOT, throughput, MFU and MBU with their breakdown, what limits them, what was assumed and how sure they are.
 
     With --rate, requests arrive at random: percentiles, goodput, headroom and what breaks first.
+
+    Example: perfmodel predict llama-3.1-70b --on dgx-h100:tp=4 --concurrency 32
     """
     from perfmodel.prediction import run
     from perfmodel.question import resolve

@@ -25,6 +25,8 @@ def report(name: Name, out: Out = None) -> int:
     """Write a report as one page that opens offline.
 
     Beside it PNG, SVG and CSV of each chart.
+
+    Example: perfmodel report ship
     """
     from pathlib import Path
 

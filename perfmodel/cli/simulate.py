@@ -41,6 +41,8 @@ def simulate(
     Continuous batching as an engine does it, next to what predict --rate says.
 
     One replica is simulated: with --dp N it gets every N-th request at random.
+
+    Example: perfmodel simulate llama-3.1-8b --on dgx-h100:tp=1 --rate 10
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs.simulation import print_simulation

@@ -59,6 +59,8 @@ def size(
     Of which kind and in which plan, at the least cost.
 
     Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
+
+    Example: perfmodel size llama-3.3-70b --on dgx-h100 --rate 20 --ttft-p99 1s --tpot-p99 50ms
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs.sizing import print_pools, print_sizing

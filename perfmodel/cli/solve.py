@@ -28,6 +28,8 @@ def solve(
     """The value of an input at which a metric meets a target.
 
     Such as the bandwidth at which TPOT is 20 ms.
+
+    Example: perfmodel solve tpot llama-3.1-70b --on dgx-h100 --for memory.hbm.bandwidth --target 9ms
     """
     from perfmodel.outputs.explain import solution_text
     from perfmodel.question import resolve

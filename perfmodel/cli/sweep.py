@@ -37,6 +37,8 @@ def sweep(
     Any path of a spec, deployment or traffic is an axis; whole systems, models and traffics are too.
 
     The plan is settled once, before the axes vary it.
+
+    Example: perfmodel sweep qwen3-32b --on dgx-h100 --axis concurrency=1:64:7:log
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs import rows

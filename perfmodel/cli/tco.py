@@ -36,6 +36,8 @@ def tco(
     What dominates the cost, and the price at which two systems tie.
 
     Without --concurrency each system runs as many requests at once as keep the bound on TPOT.
+
+    Example: perfmodel tco llama-3.1-70b --on dgx-h100 --on dgx-b200 --tpot 30ms
     """
     from perfmodel.errors import UserError
     from perfmodel.outputs import tco as output

@@ -29,6 +29,8 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
     """Score the models against measurements.
 
     Predicted against measured, by group, with coverage; bundled measurements or your own.
+
+    Example: perfmodel validate --data my-cluster.csv
     """
     from pathlib import Path
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 
 import pytest
 
@@ -163,3 +164,12 @@ def test_the_python_interface_gives_the_same(capsys):
     assert "<table>" in same._repr_html_()
     assert "kernel" in same.explain("tpot") or "memory_time" in same.explain("tpot")
     assert same.to_frame().shape[0] == 1
+
+
+@pytest.mark.parametrize("verb", ["predict", "compare", "sweep", "fit", "tco", "explain", "solve", "size", "simulate"])
+def test_the_example_of_the_help_answers(verb, capsys):
+    assert run([verb, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    example = text.partition("Example: perfmodel ")[2].partition(" Arguments:")[0]
+    assert run(shlex.split(example)) == 0
+    assert capsys.readouterr().out
