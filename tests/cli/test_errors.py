@@ -100,7 +100,6 @@ def test_what_is_not_published_is_named(capsys):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["simulate", "llama-3.1-8b", "--on", "dgx-h100", "--trace", "no/trace.csv"], "no/trace.csv: no such file"),
         (["predict", "llama-3.1-8b", "--on", "dgx-h100", "--prefix-hits", "0.5"], "--prefix-hits is about a load"),
         (["compare", "llama-3.1-8b", "--on", "dgx-h100", "--arrival-scv", "2"], "give --rate with it"),
     ],
