@@ -46,8 +46,8 @@ def explain(
         print(found.latex())
     else:
         print(output.safe_terminal(found.text(common.console().width)))
-    reason = run(scenario).reason if math.isnan(found.value) else ""
-    if not reason:
+    answer = run(scenario)
+    if answer.fits and not math.isnan(found.value):
         return OK
-    print(f"perfmodel: {reason}", file=sys.stderr)
+    print(f"perfmodel: {answer.reason}", file=sys.stderr)
     return DOES_NOT_FIT

@@ -31,16 +31,16 @@ def solve(
 
     Example: perfmodel solve tpot llama-3.1-70b --on dgx-h100 --for memory.hbm.bandwidth --target 9ms
     """
-    from perfmodel.outputs.explain import solution_text
+    from perfmodel.outputs.explain import safe_terminal, solution_text
     from perfmodel.question import resolve
     from perfmodel.studies.solve import solve as find
 
     found = find(resolve(model, on, given, changes or []), metric, for_, target)
     if json:
         common.write_json(found.to_dict())
-    if found.reason:
-        print(f"perfmodel: {found.reason}", file=sys.stderr)
-        return DOES_NOT_FIT
-    if not json:
-        print(solution_text(found))
-    return OK
+    else:
+        print(safe_terminal(solution_text(found, common.console().width)))
+    if not found.reason:
+        return OK
+    print(f"perfmodel: {found.reason}", file=sys.stderr)
+    return DOES_NOT_FIT

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 from perfmodel.outputs.formula import Language, Step, steps
@@ -25,6 +27,9 @@ MOST = 10
 
 _NAMES = ("exp", "log", "sqrt", "floor", "ceil_div", "maximum", "minimum", "switch_at", "only_if")
 
+#: How a number that does not exist is written.
+_NOTHING = "n/a"
+
 LANGUAGE = Language(
     functions={
         **{name: (lambda *args, name=name: f"{name}({', '.join(args)})") for name in _NAMES},
@@ -35,7 +40,7 @@ LANGUAGE = Language(
         "interpolate": lambda x, knots: f"interpolate({x}, {len(knots)} knots)",
     },
     power=lambda base, exponent: f"{base}^{exponent}",
-    number=lambda value: f"{value:.6g}",
+    number=lambda value: _NOTHING if value != value else f"{value:.6g}",
 )
 
 
@@ -47,7 +52,9 @@ def latex_text(text: str) -> str:
 
 def _latex_number(value: float) -> str:
     mantissa, _, exponent = f"{value:.6g}".partition("e")
-    return f"{mantissa} \\times 10^{{{int(exponent)}}}" if exponent else mantissa.replace("nan", r"\text{n/a}")
+    return (
+        f"{mantissa} \\times 10^{{{int(exponent)}}}" if exponent else mantissa.replace("nan", f"\\text{{{_NOTHING}}}")
+    )
 
 
 LATEX = Language(
@@ -80,12 +87,14 @@ LATEX = Language(
 class Entry:
     """One line of an explanation: an equation, or an input with its provenance.
 
-    ``repeated`` lines are explained further up; ``cut`` counts the equations below that the depth leaves out.
+    ``repeated`` lines are explained further up; ``cut`` counts the equations below that the depth leaves out;
+    ``missing`` says why there is no value.
     """
 
     name: str
     value: float
     unit: str
+    missing: str = "not published"
     symbol: str = ""
     formula: str = ""
     numbers: str = ""
@@ -115,7 +124,7 @@ class Entry:
             **found,
             "symbol": self.symbol or None,
             "formula": self.formula,
-            "numbers": self.numbers,
+            "numbers": None if _NOTHING in self.numbers else self.numbers,
             "source": self.source,
             "repeated": self.repeated,
             "omitted": self.cut,
@@ -194,7 +203,7 @@ def _tree(entry: Entry, indent: str | None, last: bool, width: int) -> Iterator[
     mark, more = ("", "") if indent is None else ("└─ ", "   ") if last else ("├─ ", "│  ")
     outer = indent or ""
     inner = outer + more
-    head = f"{entry.name} = {show(entry.value, entry.unit)}"
+    head = f"{entry.name} = {show(entry.value, entry.unit) if entry.value == entry.value else entry.missing}"
     if entry.origin is not None:
         origin = entry.origin
         span = f", {show(origin.low, entry.unit, 3)} to {show(origin.high, entry.unit, 3)}"
@@ -276,6 +285,9 @@ class _Writer:
         if made.repeated:
             return made
         self.seen.add(id(part.node))
+        if made.value != made.value:
+            reached = self.ledger.reached([part.expression]).values()
+            made.missing = "not published" if any(given.value != given.value for given in reached) else "does not fit"
 
         def name(node: Node) -> str | None:
             if node.kind in ("argument", "input"):
@@ -336,10 +348,12 @@ def explain(scenario: Scenario, metric: str, depth: int = DEPTH) -> Explanation:
     known = {name: value for name, value in results(answer).items() if isinstance(value, Node)}
     name = result_name(metric, known)
     writer = _Writer(scenario, ledger, name, known[name])
-    strongest = elasticities(scenario, name)
+    value = known[name].value
+    # A result that is not there, or 0, moves by no percents.
+    strongest = elasticities(scenario, name) if value == value and value != 0 else []
     return Explanation(
         metric=name,
-        value=known[name].value,
+        value=value,
         unit=unit_of(name),
         root=writer.entry(writer.root, depth),
         elasticities=strongest,
@@ -352,24 +366,42 @@ def safe_terminal(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text)
 
 
-def solution_text(found: Solution) -> str:
+def solution_text(found: Solution, width: int = 100) -> str:
     """Return a break-even as lines of text."""
 
     def metric(value: float) -> str:
         return show(value, found.metric_unit) if value == value else "no answer"
 
     aim = f"{found.metric} of at {'most' if is_better_low(found.metric) else 'least'} {metric(found.target)}"
-    change = f", x{found.value / found.current:.4g}" if found.current > 0 else ""
-    rows = [
-        ("target", aim),
-        (found.path, f"{show(found.value, found.unit, 6)} (now {show(found.current, found.unit, 6)}{change})"),
-        (found.metric, f"{metric(found.reached)} (now {metric(found.now)})"),
-    ]
+    now = show(found.current, found.unit, 6)
+    rows = [("target", aim)]
+    if found.reason:
+        rows += [(found.path, f"none (now {now})"), (found.metric, f"now {metric(found.now)}")]
+    else:
+        change = f", x{found.value / found.current:.4g}" if found.current > 0 else ""
+        rows += [
+            (found.path, f"{show(found.value, found.unit, 6)} (now {now}{change})"),
+            (found.metric, f"{metric(found.reached)} (now {metric(found.now)})"),
+        ]
     if found.beyond == found.beyond:
         rows.append(("next to it", f"{metric(found.beyond)}: it jumps over the target there"))
     if found.form:
-        rows.append(("around there", found.form))
+        name = found.path.rpartition(".")[2]
+        rows.append(("in closed form", found.form + (f", {name} in {found.unit}" if found.unit != "1" else "")))
+        span = f"{show(found.holds_from, found.unit, 3)} to {show(found.holds_to, found.unit, 3)}"
+        rows.append(("which holds from", span))
+        rows += zip(chain(("and goes through",), repeat("")), _counted(found.equations), strict=False)
+    if found.method == "brentq":
+        rows.append(("in closed form", "none: the value is that of brentq on the whole prediction"))
     if found.limit == found.limit:
         rows.append(("no input of this goes past", metric(found.limit)))
     left = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{left}}  {said}" for name, said in rows)
+    return "\n".join(
+        line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)
+    )
+
+
+def _counted(lines: Sequence[Line]) -> list[str]:
+    """Return equations by name, each once, with how often it stands in the ledger and its source."""
+    found = Counter((line.name.rpartition(".")[2], line.source) for line in lines)
+    return [f"{name}{f' ({count} times)' if count > 1 else ''}: {source}" for (name, source), count in found.items()]

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import UserError
-from perfmodel.prediction import evaluate
+from perfmodel.prediction import MONEY, evaluate, traced
 from perfmodel.question import check_plan
 from perfmodel.specs.paths import full_path, get, in_range, put, unit_at
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse, show
+from perfmodel.studies.closed_form import ClosedForm, closed_form
 from perfmodel.studies.results import is_better_low, result_name, results, unit_of
+from perfmodel.trace import Line
 
 #: How far from its present value an input is searched, as a factor up and down.
 REACH = 1e3
@@ -30,6 +32,8 @@ _ANYWHERE = {
     "1": (1e-6, 1e6),
 }
 _POINTS = 1201
+#: Points that are tried between two of those to find the end of a regime.
+_REFINED = 64
 #: Inputs of traffic that are whole numbers to whoever asks.
 _COUNTED = ("traffic.concurrency", "traffic.prompt", "traffic.output")
 
@@ -51,10 +55,17 @@ class Solution:
         The result there.
     beyond : float
         The result just on the other side, where it jumps over the target; else NaN.
+    method : str
+        How the value was found: ``closed form``, ``brentq`` (on the whole prediction), ``bisection`` (where the result
+        jumps over the target) or ``search`` (among whole numbers).
     form : str
-        The closed form that the result has in the input around the solution, where it has a simple one.
+        The closed form that the result has in the input around the solution, where it has one.
+    holds_from, holds_to : float
+        Inputs between which the closed form is the whole prediction, as far as was searched.
     limit : float
-        What the closed form tends to as the input improves without end; NaN where nothing bounds it.
+        What the closed form tends to as the input improves without end, or down to 0; NaN where nothing bounds it.
+    equations : tuple of Line
+        Those that carry the input to the result where the closed form holds.
     reason : str
         Why there is no solution, and what bounds the result; else empty.
     """
@@ -69,16 +80,19 @@ class Solution:
     value: float = math.nan
     reached: float = math.nan
     beyond: float = math.nan
+    method: str = ""
     form: str = ""
+    holds_from: float = math.nan
+    holds_to: float = math.nan
     limit: float = math.nan
+    equations: tuple[Line, ...] = ()
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object; what does not exist is null."""
-        return {
-            key: None if value != value or value == "" else value
-            for key, value in ((key, getattr(self, key)) for key in self.__dataclass_fields__)
-        }
+        known = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        known["equations"] = [{"name": line.name, "unit": line.unit, "source": line.source} for line in self.equations]
+        return {key: None if value != value or value == "" else value for key, value in known.items()}
 
 
 def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> Solution:
@@ -103,8 +117,9 @@ def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> So
     Notes
     -----
     One broadcast over six decades finds where the answer changes sides, ``brentq`` on the whole prediction finds the
-    point.  Whole numbers are searched among those that can be laid out.  Around the point the prediction is tried for
-    the forms a + b·x and a + b/x, also of its reciprocal; where one holds to 1e-9 it gives the value in closed form.
+    point.  Whole numbers are searched among those that can be laid out.  The trace of the prediction at the point, each
+    switch as it lies there, is a closed form of the input wherever only arithmetic is left of it; its root that agrees
+    to 1e-9 is then the value.
     """
     where = full_path(scenario, path)
     if isinstance(get(scenario, where), bool | str):
@@ -144,18 +159,20 @@ def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> So
     at = min(flips, key=lambda flip: abs(math.log(max(points[flip + 1], 1e-300) / centre)))
     inside, outside = map(float, (points[at], points[at + 1]) if good[at] else (points[at + 1], points[at]))
     if laid_out:
-        return _found(asked, inside, single, single(outside))
+        return _found(asked, inside, single, single(outside), "search")
     if where in _COUNTED:
         while abs(inside - outside) > 1:
             middle = float(round(0.5 * (inside + outside)))
             inside, outside = (middle, outside) if bool(meets(single(middle))) else (inside, middle)
-        return _found(asked, inside, single, single(outside))
+        return _found(asked, inside, single, single(outside), "search")
     found, beyond = _cross(single, wanted, inside, outside, meets)
-    return _with_form(_found(asked, found, single, beyond), single)
+    if beyond == beyond:
+        return _found(asked, found, single, beyond, "bisection")
+    return _with_form(scenario, _found(asked, found, single, beyond, "brentq"), predicted, points, values)
 
 
-def _found(asked: Solution, value: float, single: Callable[[float], float], beyond: float) -> Solution:
-    return replace(asked, value=value, reached=single(value), beyond=beyond)
+def _found(asked: Solution, value: float, single: Callable[[float], float], beyond: float, method: str) -> Solution:
+    return replace(asked, value=value, reached=single(value), beyond=beyond, method=method)
 
 
 def _points(scenario: Scenario, where: str, unit: str, current: float) -> Any:
@@ -211,35 +228,51 @@ def _cross(
     return inside, math.nan if math.isclose(beyond, wanted, rel_tol=1e-9) else beyond
 
 
-def _with_form(solution: Solution, single: Callable[[float], float]) -> Solution:
+def _with_form(
+    scenario: Scenario, solution: Solution, predicted: Callable[[Any], Any], points: Any, values: Any
+) -> Solution:
     """Return a solution with its closed form, where the result has one in the input around it."""
-    x, target = solution.value, solution.target
-    if x <= 0 or solution.beyond == solution.beyond:
+    ledger, answer = traced(put(scenario, solution.path, solution.value))
+    form = closed_form(ledger, results(answer)[solution.metric], solution.path, solution.target)
+    root = (
+        next((each for each in form.roots if math.isclose(each, solution.value, rel_tol=1e-9)), None) if form else None
+    )
+    if form is None or root is None:
         return solution
-    near = np.array([0.97, 0.99, 1.0, 1.004, 1.01])
-    inverse_of_metric = solution.metric_unit == "1/s"
-    seen = np.array([single(x * factor) for factor in near])
-    if not np.all(np.isfinite(seen)):
-        return solution
-    values = 1 / seen if inverse_of_metric else seen
-    aim = 1 / target if inverse_of_metric else target
-    for inverse in (False, True):
-        basis = 1 / (x * near) if inverse else x * near
-        slope = (values[-1] - values[0]) / (basis[-1] - basis[0])
-        offset = values[0] - slope * basis[0]
-        if slope == 0 or np.max(np.abs(offset + slope * basis - values)) > 1e-10 * np.max(np.abs(values)):
-            continue
-        root = (aim - offset) / slope
-        root = 1 / root if inverse else root
-        if not math.isclose(root, x, rel_tol=1e-7):
-            continue
-        limit = float(offset) if inverse and offset > 0 else math.nan
-        left = f"1/{solution.metric}" if inverse_of_metric else solution.metric
-        name = solution.path.rpartition(".")[2]
-        form = f"{left} = {offset:.6g} {'-' if slope < 0 else '+'} {abs(slope):.6g} {'/' if inverse else '*'} {name}"
-        limit = 1 / limit if inverse_of_metric else limit
-        return replace(solution, value=float(root), reached=single(float(root)), form=form, limit=limit)
-    return solution
+
+    def differs(inputs: Any, whole: Any) -> Any:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.flatnonzero(~(np.abs(form(inputs) / whole - 1) <= 1e-9))
+
+    def end(outward: Any, whole: Any) -> float:
+        """Return how far the form holds from the root, along points that lie farther and farther from it."""
+        wrong = differs(outward, whole)
+        if not len(wrong):
+            return float(outward[-1]) if len(outward) else root
+        between = np.linspace(outward[wrong[0] - 1] if wrong[0] else root, outward[wrong[0]], _REFINED)
+        wrong = differs(between, predicted(between))
+        return float(between[max(wrong[0] - 1, 0)])
+
+    at = int(np.searchsorted(points, root))
+    return replace(
+        solution,
+        value=root,
+        reached=float(predicted(root)),
+        method="closed form",
+        form=form.text(solution.metric, solution.path.rpartition(".")[2]),
+        holds_from=end(points[:at][::-1], values[:at][::-1]),
+        holds_to=end(points[at:], values[at:]),
+        limit=_limit(form, solution, values),
+        equations=form.lines,
+    )
+
+
+def _limit(form: ClosedForm, solution: Solution, values: Any) -> float:
+    """Return the end of a closed form that is better than the target and than all that was seen, if one is."""
+    sign = 1 if is_better_low(solution.metric) else -1
+    best = float(np.nanmin(sign * values))
+    good = [end for end in form.ends if end > 0 and sign * end < sign * solution.target]
+    return next((end for end in good if sign * end <= best * (1 + sign * 1e-9)), math.nan)
 
 
 def _unsolved(scenario: Scenario, asked: Solution, points: Any, values: Any, all_good: bool) -> Solution:
@@ -252,20 +285,20 @@ def _unsolved(scenario: Scenario, asked: Solution, points: Any, values: Any, all
         said = "it does not fit at any of them" if asked.now != asked.now else "there is no answer at any of them"
         return replace(asked, reason=f"no {asked.path} from {low} to {high} gives {aim}: {said}")
     best = int(np.nanargmin(values) if is_better_low(asked.metric) else np.nanargmax(values))
-    answer = evaluate(put(scenario, asked.path, float(points[best])))
-    phase = "prefill" if asked.metric.startswith(("ttft", "input_tokens_per_s_per_user", "prefill")) else "decode"
-    parts = {cause: float(value) for cause, value in answer.breakdown[phase].items()}
+    said = f"the best is {_text(asked, float(values[best]))} at {show(float(points[best]), asked.unit, 3)}"
+    if asked.metric not in MONEY:
+        said += f", where {_shares(put(scenario, asked.path, float(points[best])), asked.metric)}"
+    return replace(asked, reason=f"no {asked.path} from {low} to {high} gives {aim}: {said}")
+
+
+def _shares(scenario: Scenario, metric: str) -> str:
+    """Return what takes most of the time that a result rests on."""
+    phase = "prefill" if metric.startswith(("ttft", "input_tokens_per_s_per_user", "prefill")) else "decode"
+    parts = {cause: float(value) for cause, value in evaluate(scenario).breakdown[phase].items()}
     whole = sum(parts.values())
     shares = sorted(((value / whole, cause) for cause, value in parts.items() if value > 0), reverse=True)[:3]
-    bounds = ", ".join(f"{cause} {share:.0%}" for share, cause in shares)
     time = "TTFT" if phase == "prefill" else "TPOT"
-    return replace(
-        asked,
-        reason=(
-            f"no {asked.path} from {low} to {high} gives {aim}: the best is {_text(asked, float(values[best]))} at "
-            f"{show(float(points[best]), asked.unit, 3)}, where {time} goes to {bounds}"
-        ),
-    )
+    return f"{time} goes to {', '.join(f'{cause} {share:.0%}' for share, cause in shares)}"
 
 
 def _text(asked: Solution, value: float) -> str:

@@ -70,9 +70,25 @@ def test_depth_cuts_and_says_how_much():
 def test_what_does_not_fit_is_explained_as_such(capsys):
     assert run(["explain", "tpot", "llama-3.1-405b", "--on", "dgx-h100:tp=4", "--json"]) == 3
     out, err = capsys.readouterr()
-    assert json.loads(out)["value"] is None
+    found = json.loads(out)
+    assert found["value"] is found["tree"]["numbers"] is None
+    assert found["elasticities"] == []
     assert "does not fit" in err
     assert err.count("\n") == 1
+    assert run(["explain", "memory_weights", "llama-3.1-405b", "--on", "dgx-h100:tp=4"]) == 3
+    assert capsys.readouterr().out.startswith("memory_weights_bytes = 202.9 GB")
+
+
+def test_what_does_not_fit_and_what_is_not_published_are_told_apart(capsys):
+    assert run(["explain", "tpot", "llama-3.1-405b", "--on", "dgx-h100:tp=4"]) == 3
+    assert capsys.readouterr().out.startswith("tpot_s = does not fit\n")
+    assert run(["explain", "tpot", "llama-3.1-8b", "--on", "groq3-lpx", "--depth", "30"]) == 3
+    out = capsys.readouterr().out
+    assert out.startswith("tpot_s = not published\n")
+    assert "does not fit\n" not in out
+    assert run(["explain", "tpot", "llama-3.1-8b", "--on", "groq3-lpx", "--depth", "30", "--json"]) == 3
+    missing = [line for line in lines(json.loads(capsys.readouterr().out)["tree"]) if line["value"] is None]
+    assert all(line["numbers"] is None for line in missing if "numbers" in line and not line["repeated"])
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -231,6 +247,8 @@ def test_solve_on_the_command_line(arguments, code, said, capsys):
     assert len(err.splitlines()) == (1 if code else 0)
     if code != 2:
         assert set(json.loads(out)) >= {"metric", "path", "target", "value", "reached", "form", "limit", "reason"}
+        assert run(["solve", "tpot", "llama-3.1-70b", "--on", "dgx-h100", *arguments]) == code
+        assert capsys.readouterr().out.startswith("target ")
 
 
 def test_every_metric_can_be_explained_and_solved():
