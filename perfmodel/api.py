@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perfmodel.outputs.fit import FitAnswer
     from perfmodel.serving.objectives import Objectives
     from perfmodel.studies.cost.ownership import Owning
+    from perfmodel.studies.simulate import Comparison as Simulation
     from perfmodel.studies.size import Sized, Sizing
     from perfmodel.studies.solve import Solution
     from perfmodel.studies.sweep import Sweep
@@ -375,6 +376,8 @@ def size(
     rate: float,
     objectives: Mapping[str, float] | None = None,
     least: str = "cost",
+    availability: float | None = None,
+    profile: Sequence[float] = (),
     set: Changes = (),
     **options: Any,
 ) -> Sizing:
@@ -390,11 +393,15 @@ def size(
         Times not to exceed [s]: ``ttft``, ``tpot`` or ``latency`` with ``_p50``, ``_p90``, ``_p99`` or ``_mean``.
     least : str
         ``cost``, ``power`` or ``chips``.
+    availability : float, optional
+        Share of time that enough replicas must work; spares are added for it.
+    profile : sequence of float
+        Shares of the rate by period, as hours of a day; the answers say how many replicas each needs.
 
     Returns
     -------
     Sizing
-        With ``answers``, ``rejected``, ``reason`` and ``to_dict()``.
+        With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``.
 
     Examples
     --------
@@ -407,7 +414,15 @@ def size(
     if least not in study.GOALS:
         raise UserError(f"least '{least}': expected one of {', '.join(study.GOALS)}")
     return study.size(
-        model, list(on), rate, _objectives(objectives or {}), Options(**options), _changes(set), goal=least
+        model,
+        list(on),
+        rate,
+        _objectives(objectives or {}),
+        Options(**options),
+        _changes(set),
+        goal=least,
+        available=availability,
+        profile=profile,
     )
 
 
@@ -434,11 +449,89 @@ def load(
     Returns
     -------
     Sized
-        With ``load``, ``reason`` and ``to_dict()``.
+        With ``load``, ``reason``, ``to_frame()`` and ``to_dict()``.
+
+    Examples
+    --------
+    >>> answer = load("llama-3.1-8b", on="dgx-h100:tp=1", rate=5, objectives={"tpot_p99": 0.05})
+    >>> answer.load.goodput > 4.9
+    True
     """
     from perfmodel.studies import size as study
 
     return study.at_rate(resolve(model, on, Options(**options), _changes(set)), rate, _objectives(objectives or {}))
+
+
+def simulate(
+    model: str | Model,
+    *,
+    on: str,
+    rate: float | None = None,
+    trace: str | Path | None = None,
+    sessions: int | None = None,
+    requests: int = 5000,
+    seed: int = 1,
+    set: Changes = (),
+    **options: Any,
+) -> Simulation:
+    """Run one replica token by token, beside the closed form of :func:`load`.
+
+    Give one of ``rate``, ``trace`` and ``sessions``.
+
+    Parameters
+    ----------
+    model, on, set, **options
+        As in :func:`predict`; ``dp`` are the replicas, of which one is simulated.
+    rate : float, optional
+        Requests, all replicas together [1/s].
+    trace : str or path, optional
+        A CSV or JSON-lines file whose arrivals and lengths are replayed.
+    sessions : int, optional
+        Clients of a closed loop, all replicas together.
+    requests : int
+        Requests to draw, or to take of the trace.
+    seed : int
+        Of the random draws.
+
+    Returns
+    -------
+    Comparison
+        With ``simulated``, ``closed_form``, ``differences()`` and ``to_frame()``.
+
+    Examples
+    --------
+    >>> ran = simulate("llama-3.1-8b", on="dgx-h100:tp=1", rate=5, requests=200)
+    >>> ran.simulated["tpot_s"]["mean"] > 0
+    True
+    """
+    from perfmodel.studies import simulate as study
+
+    if sum(value is not None for value in (rate, trace, sessions)) != 1:
+        raise UserError("give one of rate, trace and sessions")
+    scenario = resolve(model, on, Options(**options), _changes(set))
+    file = None if trace is None else str(trace)
+    return study.ask(scenario, rate=rate, trace=file, sessions=sessions, count=requests, seed=seed)
+
+
+def report(name: str | Path, out: str | Path | None = None) -> Path:
+    """Build a report from its recipe: one page that opens offline, and PNG, SVG and CSV of each chart.
+
+    Parameters
+    ----------
+    name : str or path
+        Name of a bundled recipe, ``ship``, ``dataflow``, ``tco``, ``size``, or a recipe's file.
+    out : str or path, optional
+        Folder to write to; ``reports/build/NAME`` of the current one if none.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    from perfmodel.outputs import report as output
+
+    folder = Path(out) if out is not None else Path("reports", "build", Path(name).stem)
+    return output.save(str(name), folder)[0]
 
 
 def validate(data: str | Path | None = None) -> Validation:
@@ -460,15 +553,112 @@ def validate(data: str | Path | None = None) -> Validation:
 
 
 def system(name: str, engine: str | None = None) -> System:
-    """Load a system by name, alias or path."""
+    """Load a system.
+
+    Parameters
+    ----------
+    name : str
+        Name, alias or path.
+    engine : str, optional
+        Whose efficiencies and budgets it takes; its default engine if none.
+
+    Returns
+    -------
+    System
+        Frozen; numbers in inside units.
+
+    Examples
+    --------
+    >>> system("dgx-h100").memory.hbm.bandwidth
+    3350000000000.0
+    """
     return catalog.load_system(name, engine)[0]
 
 
 def model(name: str) -> Model:
-    """Load an architecture by name, alias, Hugging Face id or path."""
+    """Load an architecture.
+
+    Parameters
+    ----------
+    name : str
+        Name, alias, Hugging Face id, or path of a spec or of a ``config.json``.
+
+    Returns
+    -------
+    Model
+        Frozen; what :func:`predict` takes in place of a name.
+    """
     return catalog.load_model(name)
 
 
 def traffic(name: str) -> Traffic:
-    """Load a traffic by name or path."""
+    """Load a traffic.
+
+    Parameters
+    ----------
+    name : str
+        Name or path.
+
+    Returns
+    -------
+    Traffic
+        Frozen; lengths in tokens.
+    """
     return catalog.load_traffic(name)
+
+
+def names(kind: str = "system") -> list[str]:
+    """List the specs of a kind, the user's own first.
+
+    Parameters
+    ----------
+    kind : str
+        ``system``, ``model`` or ``traffic``.
+
+    Returns
+    -------
+    list of str
+    """
+    if kind not in catalog.FOLDERS:
+        raise UserError(f"unknown kind '{kind}': expected one of {', '.join(catalog.FOLDERS)}")
+    return [name for name, _, _ in catalog.entries(kind)]
+
+
+def show(name: str, engine: str | None = None) -> Any:
+    """Show every number of a spec and where it comes from, as ``perfmodel specs show`` does.
+
+    Parameters
+    ----------
+    name : str
+        Name, alias or path of a system, model or traffic.
+    engine : str, optional
+        As in :func:`system`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a number, indexed by the path that ``set`` takes: value, unit, kind, source, file, note, low and high.
+    """
+    import pandas as pd
+
+    from perfmodel.outputs.specs import spec_rows
+
+    return pd.DataFrame(spec_rows(name, engine)).set_index("path")
+
+
+def check(*paths: str | Path) -> list[str]:
+    """Check spec files, all problems at once.
+
+    Parameters
+    ----------
+    *paths : str or path
+        Files; all specs if none.
+
+    Returns
+    -------
+    list of str
+        A line a problem, with file, line, field and what was expected; empty where there is none.
+    """
+    from perfmodel.specs.check import check_files
+
+    return check_files([str(path) for path in paths])[1]

@@ -121,7 +121,7 @@ def answer(
 ) -> int:
     """Answer a question about a rate on given plans: the steady state at the mean number of requests, and the load."""
     from perfmodel.errors import UserError
-    from perfmodel.outputs.sizing import asked, print_load, print_notes
+    from perfmodel.outputs.sizing import asked, load_title, print_load
     from perfmodel.outputs.tables import shared
     from perfmodel.question import resolve, split_changes
     from perfmodel.serving.objectives import Objectives
@@ -140,15 +140,7 @@ def answer(
     elif csv:
         common.write_csv(answers)
     else:
-        console = common.console()
-        lengths = answers[0].load.service.lengths
-        prompt, output = lengths.mean(lengths.prompt), lengths.mean(lengths.output)
-        title = (
-            f"{scenarios[0].model.name}: {read_rate(rate):g} requests/s of {prompt:,.0f} tokens in and "
-            f"{output:,.0f} out on average, {asked(objectives)}"
-        )
-        print_load(answers, console, title)
-        print_notes(answers, console)
+        print_load(answers, common.console(), f"{load_title(answers)}, {asked(objectives)}")
     missing = [one.reason for one in answers if one.reason]
     if len(missing) < len(answers):
         return OK

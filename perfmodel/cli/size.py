@@ -105,7 +105,7 @@ def size(
     elif csv:
         common.write_csv(found.answers)
     else:
-        print_sizing(found, model, common.console(), explain_rejected)
+        print_sizing(found, common.console(), explain_rejected)
     if found.answers:
         return OK
     print(f"perfmodel: {found.reason}", file=sys.stderr)

@@ -164,9 +164,28 @@ class Explanation:
             ],
         }
 
+    def to_frame(self) -> Any:
+        """Return a pandas frame of the inputs that matter, the strongest first, with their provenance."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict()["elasticities"])
+
     def text(self, width: int = 100) -> str:
-        """Return the explanation as a tree of plain text."""
+        """Return the explanation as a tree of plain text.
+
+        Parameters
+        ----------
+        width : int
+            Characters of a line.
+
+        Returns
+        -------
+        str
+        """
         return "\n".join(self._lines(width))
+
+    def __repr__(self) -> str:
+        return self.text()
 
     def _lines(self, width: int) -> Iterator[str]:
         yield from _tree(self.root, None, True, width)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.errors import UserError
+from perfmodel.outputs.tables import plain, print_said, table_html
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import Fit, fit, kv_tokens, request_bytes
 from perfmodel.serving.steady import chips
@@ -18,6 +17,8 @@ from perfmodel.specs.types import Model, Scenario
 from perfmodel.specs.units import show
 
 _GIB = 2.0**30
+#: Columns of the table in a notebook.
+_HEADINGS = ("of one chip", "share")
 #: Parts of a chip's memory in the order of the table: key of the JSON, label.
 _PARTS = (
     ("visible", "visible to the engine"),
@@ -122,21 +123,10 @@ class FitAnswer:
         return pd.DataFrame([self.row()])
 
     def __repr__(self) -> str:
-        from io import StringIO
-
-        from rich.console import Console
-
-        out = StringIO()
-        print_fit(self, Console(file=out, width=100, color_system=None))
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+        return plain(lambda console: print_fit(self, console))
 
     def _repr_html_(self) -> str:
-        def row(label: str, cells: Sequence[str]) -> str:
-            inner = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-            return f"<tr><th>{html.escape(label)}</th>{inner}</tr>"
-
-        body = "".join(row(label, cells) for label, cells in _rows(self) if label)
-        return f"<table><caption>{html.escape(_title(self))}</caption><tbody>{body}</tbody></table>"
+        return table_html(_title(self), _HEADINGS, _rows(self), _said(self))
 
 
 def ask(
@@ -293,6 +283,11 @@ def _rows(answer: FitAnswer) -> list[tuple[str, list[str]]]:
     return rows
 
 
+def _said(answer: FitAnswer) -> list[tuple[str, Sequence[str]]]:
+    reason = [answer.reason] if answer.reason else []
+    return [("assumed", answer.assumed), ("mind", answer.warnings), ("does not fit", reason)]
+
+
 def print_fit(answer: FitAnswer, console: Any) -> None:
     """Print the memory of a chip by use, what fits, and what was assumed."""
     from rich import box
@@ -310,11 +305,4 @@ def print_fit(answer: FitAnswer, console: Any) -> None:
             table.add_section()
     console.print(Text(_title(answer)))
     console.print(table)
-    said = [("assumed", answer.assumed), ("mind", answer.warnings), ("does not fit", [answer.reason])]
-    for heading, lines in said:
-        if not any(lines):
-            continue
-        console.print()
-        console.print(Text(heading))
-        for line in lines:
-            console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
+    print_said(_said(answer), console)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.outputs.tables import side_by_side
+from perfmodel.outputs.tables import print_said, side_by_side, table_html
 from perfmodel.question import distinct
 from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
 from perfmodel.specs.units import show
 from perfmodel.studies.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
 
-_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request"}
+_TIMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request"}
 _WHAT = ("mean", "p50", "p90", "p99")
 
 
@@ -39,7 +38,7 @@ def _cells(answer: Sized) -> list[tuple[str, str]]:
     ]
     for time in TIMES:
         rows += [
-            (f"{_NAMES[time]} {what.upper() if what != 'mean' else what}", _time(statistic(queue, time, what)))
+            (f"{_TIMES[time]} {what.upper() if what != 'mean' else what}", _time(statistic(queue, time, what)))
             for what in _WHAT
         ]
         rows.append(("", ""))
@@ -63,8 +62,56 @@ def _cells(answer: Sized) -> list[tuple[str, str]]:
     ]
 
 
+def _rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
+    columns = [_cells(answer) for answer in answers]
+    return [(cells[0][0], [cell for _, cell in cells] if cells[0][0] else []) for cells in zip(*columns, strict=True)]
+
+
+def _names(answers: Sequence[Sized]) -> list[str]:
+    return [answer.scenario.system.name for answer in answers]
+
+
+def _bounds(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
+    """Return what each answer needs by period, and what binds first as its traffic grows."""
+    lines = []
+    for system, answer in zip(distinct(_names(answers)), answers, strict=True):
+        name = f"{system}: " if len(answers) > 1 else ""
+        if answer.periods:
+            counts = [count for _, count in answer.periods]
+            mean = sum(counts) / len(counts)
+            lines.append(
+                f"{name}by period {min(counts):,} to {max(counts):,} replicas, {mean:.3g} on average: "
+                f"{mean / answer.load.replicas:.0%} of those of the peak"
+            )
+        met = math.isfinite(answer.load.headroom)
+        verb = "first to bind as traffic grows" if met else "not met as it is"
+        lines.append(f"{name}{verb}: {answer.load.first_limit}")
+    return [("", lines)]
+
+
+def _notes(answers: Sequence[Sized]) -> list[tuple[str, Sequence[str]]]:
+    """Return what was assumed and what to mind, of each answer."""
+    found: list[tuple[str, Sequence[str]]] = []
+    for system, answer in zip(distinct(_names(answers)), answers, strict=True):
+        name = f", for {system}" if len(answers) > 1 else ""
+        found.append((f"assumed{name}", assumptions(answer.scenario)))
+        found.append((f"mind{name}", [*answer.scenario.warnings, *cautions(answer.scenario, answer.load)]))
+    return found
+
+
+def load_title(answers: Sequence[Sized]) -> str:
+    """Return what arrives at plans, in words."""
+    load = answers[0].load
+    lengths = load.service.lengths
+    prompt, output = lengths.mean(lengths.prompt), lengths.mean(lengths.output)
+    return (
+        f"{answers[0].scenario.model.name}: {load.rate:g} requests/s of {prompt:,.0f} tokens in and "
+        f"{output:,.0f} out on average"
+    )
+
+
 def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:
-    """Print answers side by side.
+    """Print answers side by side, with what binds first, what was assumed and what to mind.
 
     Parameters
     ----------
@@ -72,43 +119,13 @@ def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:
     console : rich.console.Console
     title : str
     """
-    columns = [_cells(answer) for answer in answers]
-    rows = [(cells[0][0], [cell for _, cell in cells] if cells[0][0] else []) for cells in zip(*columns, strict=True)]
-    side_by_side(title, [answer.scenario.system.name for answer in answers], rows, console)
-    for system, answer in zip(distinct([answer.scenario.system.name for answer in answers]), answers, strict=True):
-        name = f"{system}: " if len(answers) > 1 else ""
-        if answer.periods:
-            counts = [count for _, count in answer.periods]
-            mean = sum(counts) / len(counts)
-            _lines(
-                console,
-                "",
-                [
-                    f"{name}by period {min(counts):,} to {max(counts):,} replicas, {mean:.3g} on average: "
-                    f"{mean / answer.load.replicas:.0%} of those of the peak"
-                ],
-            )
-        met = math.isfinite(answer.load.headroom)
-        verb = "first to bind as traffic grows" if met else "not met as it is"
-        _lines(console, "", [f"{name}{verb}: {answer.load.first_limit}"])
+    side_by_side(title, _names(answers), _rows(answers), console)
+    print_said([*_bounds(answers), *_notes(answers)], console)
 
 
-def _lines(console: Any, heading: str, lines: Sequence[str]) -> None:
-    from rich.text import Text
-
-    if heading and lines:
-        console.print()
-        console.print(Text(heading))
-    for line in lines:
-        console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
-
-
-def print_notes(answers: Sequence[Sized], console: Any) -> None:
-    """Print what was assumed and what to mind, of each answer."""
-    for system, answer in zip(distinct([answer.scenario.system.name for answer in answers]), answers, strict=True):
-        name = f", for {system}" if len(answers) > 1 else ""
-        _lines(console, f"assumed{name}", assumptions(answer.scenario))
-        _lines(console, f"mind{name}", [*answer.scenario.warnings, *cautions(answer.scenario, answer.load)])
+def load_html(answers: Sequence[Sized]) -> str:
+    """Return answers side by side as HTML."""
+    return table_html(load_title(answers), _names(answers), _rows(answers), [*_bounds(answers), *_notes(answers)])
 
 
 def asked(objectives: Objectives) -> str:
@@ -156,45 +173,55 @@ def print_pools(found: Disaggregated, model: str, objectives: Objectives, consol
         console.print(table)
         moved = show(pools.transfer, "s", 3) if math.isfinite(pools.transfer) else "not published"
         late = show(pools.tpot_mean, "s", 3) if math.isfinite(pools.tpot_mean) else "not published"
-        _lines(
-            console,
-            "",
-            [
-                f"{pools.chips:,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
-                f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
-            ],
-        )
-    _lines(console, "assumed", found.assumed)
+        lines = [
+            f"{pools.chips:,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
+            f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
+        ]
+        print_said([("", lines)], console)
+    print_said([("assumed", found.assumed)], console)
 
 
-def print_sizing(sizing: Sizing, model: str, console: Any, explain: bool) -> None:
+def _sizing_title(sizing: Sizing) -> str:
+    model = sizing.answers[0].scenario.model.name
+    return f"{model}: {sizing.rate:g} requests/s, {asked(sizing.objectives)}, least {sizing.goal}"
+
+
+def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Sequence[str]]]:
+    """Return what binds, why the others lose, what was assumed and what to mind; ``more`` lists every rejected plan."""
+    others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
+    rest = sizing.rejected[len(others) :]
+    found: list[tuple[str, Sequence[str]]] = [
+        *_bounds(sizing.answers),
+        ("why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others]),
+    ]
+    if explain:
+        heading = f"rejected, of {sizing.candidates:,} candidates"
+        found.append((heading, [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in rest]))
+    elif rest:
+        found.append(("", [f"{len(rest)} plans rejected, {sizing.candidates:,} candidates: {more} lists them"]))
+    return [*found, ("assumed", sizing.assumed), ("mind", sizing.warnings)]
+
+
+def print_sizing(sizing: Sizing, console: Any, explain: bool, more: str = "--explain-rejected") -> None:
     """Print the answers of a search, and why the others lose.
 
     Parameters
     ----------
     sizing : Sizing
-    model : str
     console : rich.console.Console
     explain : bool
         Whether to list every rejected plan, else only how the best of the other systems lose.
+    more : str
+        What lists them.
     """
-    title = f"{model}: {sizing.rate:g} requests/s, {asked(sizing.objectives)}, least {sizing.goal}"
     if sizing.answers:
-        print_load(sizing.answers, console, title)
-    others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
-    _lines(console, "why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others])
-    rest = sizing.rejected[len(others) :]
-    if explain:
-        _lines(
-            console,
-            f"rejected, of {sizing.candidates:,} candidates",
-            [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in rest],
-        )
-    elif rest:
-        _lines(
-            console,
-            "",
-            [f"{len(rest)} plans rejected, {sizing.candidates:,} candidates: --explain-rejected lists them"],
-        )
-    _lines(console, "assumed", sizing.assumed)
-    _lines(console, "mind", sizing.warnings)
+        side_by_side(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), console)
+    print_said(_sizing_said(sizing, explain, more), console)
+
+
+def sizing_html(sizing: Sizing) -> str:
+    """Return the answers of a search as HTML."""
+    if not sizing.answers:
+        return table_html(sizing.reason, [], [], [("assumed", sizing.assumed), ("mind", sizing.warnings)])
+    said = _sizing_said(sizing, False, "to_dict()")
+    return table_html(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), said)

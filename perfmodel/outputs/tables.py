@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.machines.operators import CAUSES
@@ -225,39 +225,108 @@ def side_by_side(title: str, names: Sequence[str], rows: Sequence[tuple[str, Seq
 
 def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
     """Print answers side by side, with what limits each and what was assumed."""
+    side_by_side(_question(answers), [answer.scenario.system.name for answer in answers], _columns(answers), console)
+    print_said(notes(answers), console)
+
+
+def print_said(found: Sequence[tuple[str, Sequence[str]]], console: Any) -> None:
+    """Print headings, each with its lines below it."""
     from rich.text import Text
 
-    side_by_side(_question(answers), [answer.scenario.system.name for answer in answers], _columns(answers), console)
-    for heading, lines in notes(answers):
-        console.print()
-        console.print(Text(heading))
+    for heading, lines in found:
+        if heading and lines:
+            console.print()
+            console.print(Text(heading))
         for line in lines:
             console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
 
 
-def comparison_text(answers: Sequence[Prediction], width: int = 100) -> str:
-    """Return the comparison as plain text."""
+def plain(write: Callable[[Any], None], width: int = 100) -> str:
+    """Return what is printed to a console as plain text.
+
+    Parameters
+    ----------
+    write : callable
+        Prints to the console that it is given.
+    width : int
+        Characters of a line.
+
+    Returns
+    -------
+    str
+    """
     from io import StringIO
 
     from rich.console import Console
 
     out = StringIO()
-    print_comparison(answers, Console(file=out, width=width, color_system=None))
+    write(Console(file=out, width=width, color_system=None))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def comparison_text(answers: Sequence[Prediction], width: int = 100) -> str:
+    """Return the comparison as plain text."""
+    return plain(lambda console: print_comparison(answers, console), width)
+
+
+#: How tables of answers look in a notebook, whatever its theme.
+_STYLE = (
+    "<style>.perfmodel table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    ".perfmodel caption{text-align:left;font-style:italic;padding-bottom:.4em;color:inherit}"
+    ".perfmodel th,.perfmodel td{text-align:right;padding:.1em .8em;border:0;background:none}"
+    ".perfmodel th:first-child{text-align:left;font-weight:normal;white-space:pre}"
+    ".perfmodel thead th{font-weight:bold;border-bottom:1px solid currentColor}"
+    ".perfmodel tr.gap th{padding-top:.7em}.perfmodel tr.gap td{padding-top:.7em}"
+    ".perfmodel details{margin:.5em 0}.perfmodel summary{cursor:pointer}"
+    ".perfmodel ul{margin:.2em 0 .2em 1.5em}</style>"
+)
+
+
+def table_html(
+    title: str,
+    names: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[str]]],
+    said: Sequence[tuple[str, Sequence[str]]] = (),
+) -> str:
+    """Return columns side by side as an HTML table, and below it what is said of them; all text is escaped.
+
+    Parameters
+    ----------
+    title : str
+    names : sequence of str
+        Headings of the columns, told apart by their place where one stands twice.
+    rows : sequence of (str, sequence of str)
+        Label and cells; a row without cells is a gap.
+    said : sequence of (str, sequence of str)
+        Headings with their lines: what is assumed stays folded until it is asked for.
+
+    Returns
+    -------
+    str
+    """
+
+    def row(tag: str, label: str, cells: Sequence[str], kind: str = "") -> str:
+        inner = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr{kind}><th>{html.escape(label)}</th>{inner}</tr>"
+
+    body, gap = [], ""
+    for label, cells in rows:
+        if cells:
+            body.append(row("td", label, cells, gap))
+        gap = "" if cells else ' class="gap"'
+    below = ""
+    for heading, lines in said:
+        items = f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
+        state = "" if heading.startswith("assumed") else " open"
+        folded = f"<details{state}><summary>{html.escape(heading)}</summary>{items}</details>"
+        below += (folded if heading else items) if lines else ""
+    return (
+        f'<div class="perfmodel">{_STYLE}<table><caption>{html.escape(title)}</caption>'
+        f"<thead>{row('th', '', distinct(names))}</thead><tbody>{''.join(body)}</tbody></table>{below}</div>"
+    )
 
 
 def comparison_html(answers: Sequence[Prediction]) -> str:
     """Return the comparison as an HTML table; all text is escaped."""
-
-    def row(tag: str, label: str, cells: Sequence[str]) -> str:
-        inner = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-        return f"<tr><th>{html.escape(label)}</th>{inner}</tr>"
-
-    head = row("th", "", [answer.scenario.system.name for answer in answers])
-    body = "".join(row("td", label, cells) for label, cells in _columns(answers) if cells)
-    said = "".join(
-        f"<p>{html.escape(heading)}</p><ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
-        for heading, lines in notes(answers)
-    )
-    caption = html.escape(_question(answers))
-    return f"<table><caption>{caption}</caption><thead>{head}</thead><tbody>{body}</tbody></table>{said}"
+    names = [answer.scenario.system.name for answer in answers]
+    return table_html(_question(answers), names, _columns(answers), notes(answers))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.outputs.tables import money_figure, notes, side_by_side
+from perfmodel.outputs.tables import money_figure, notes, plain, print_said, side_by_side, table_html
 from perfmodel.question import distinct
 from perfmodel.specs.units import show
 from perfmodel.studies.cost.ownership import REFERENCE, Owning, implied
@@ -132,21 +131,18 @@ def _said(result: Owning) -> list[tuple[str, list[str]]]:
     return found + [entry for entry in notes([owned.answer for owned in result.systems]) if "assumed" not in entry[0]]
 
 
+def _title(result: Owning) -> str:
+    first = result.systems[0].scenario
+    return (
+        f"{first.model.name}: {float(first.traffic.prompt):,.0f} tokens in, "
+        f"{float(first.traffic.output):,.0f} out; a million tokens"
+    )
+
+
 def print_owning(result: Owning, console: Any) -> None:
     """Print costs side by side, with what decides them and what was assumed."""
-    from rich.text import Text
-
-    traffic = result.systems[0].scenario.traffic
-    title = (
-        f"{result.systems[0].scenario.model.name}: {float(traffic.prompt):,.0f} tokens in, "
-        f"{float(traffic.output):,.0f} out; a million tokens"
-    )
-    side_by_side(title, [owned.name for owned in result.systems], _rows(result), console)
-    for heading, lines in _said(result):
-        console.print()
-        console.print(Text(heading))
-        for line in lines:
-            console.print(Text(textwrap.fill(line, console.width, initial_indent="  - ", subsequent_indent="    ")))
+    side_by_side(_title(result), [owned.name for owned in result.systems], _rows(result), console)
+    print_said(_said(result), console)
 
 
 def flat_rows(result: Owning) -> list[dict[str, Any]]:
@@ -174,3 +170,13 @@ def _flat(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
         label = f"{key}_{name}".replace(",", "").replace(" ", "_")
         found |= _flat(label, part) if isinstance(part, dict) else {label: part}
     return found
+
+
+def owning_text(result: Owning, width: int = 100) -> str:
+    """Return the table as plain text."""
+    return plain(lambda console: print_owning(result, console), width)
+
+
+def owning_html(result: Owning) -> str:
+    """Return the table as HTML."""
+    return table_html(_title(result), [owned.name for owned in result.systems], _rows(result), _said(result))

@@ -462,6 +462,35 @@ class Comparison:
             "warnings": [*self.scenario.warnings, *self.fails()],
         }
 
+    def to_frame(self) -> Any:
+        """Return a pandas frame, one row a time and statistic: simulated and closed form [s], and their difference."""
+        import pandas as pd
+
+        gaps = self.differences()
+        rows = [
+            {
+                "time": time,
+                "what": what,
+                "simulated": ran,
+                "closed_form": self.closed_form.get(time, {}).get(what),
+                "difference": gaps[time][what],
+            }
+            for time, parts in self.simulated.items()
+            for what, ran in parts.items()
+        ]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.simulation import print_simulation
+        from perfmodel.outputs.tables import plain
+
+        return self.reason or plain(lambda console: print_simulation(self, console))
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.simulation import simulation_html
+
+        return simulation_html(self)
+
 
 def _measured(ran: Simulated) -> dict[str, dict[str, float | None]]:
     found: dict[str, dict[str, float | None]] = {}

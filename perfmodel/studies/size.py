@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -130,8 +131,36 @@ class Sized:
         )
 
     def goal(self, name: str) -> float:
-        """Return what the search makes least."""
+        """Return what the search makes least.
+
+        Parameters
+        ----------
+        name : str
+            One of :data:`GOALS`.
+
+        Returns
+        -------
+        float
+            USD an hour, watts or chips.
+        """
         return {"cost": self.usd_per_hour, "power": self.power_w, "chips": self.chips}[name]
+
+    def to_frame(self) -> Any:
+        """Return a one-row pandas frame with the flat columns of ``--csv``."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row()])
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.sizing import load_title, print_load
+        from perfmodel.outputs.tables import plain
+
+        return plain(lambda console: print_load([self], console, load_title([self])))
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.sizing import load_html
+
+        return load_html([self])
 
 
 @dataclass(frozen=True)
@@ -190,6 +219,24 @@ class Sizing:
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
         }
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with the flat columns of ``--csv``, the best answer first."""
+        import pandas as pd
+
+        return pd.DataFrame([answer.row() for answer in self.answers])
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.sizing import print_sizing
+        from perfmodel.outputs.tables import plain
+
+        shown = plain(lambda console: print_sizing(self, console, False, "to_dict()"))
+        return shown if self.answers else f"{textwrap.fill(self.reason, 100)}\n{shown}"
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.sizing import sizing_html
+
+        return sizing_html(self)
 
 
 def _json(value: float) -> float | None:

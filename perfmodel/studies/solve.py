@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -93,6 +94,11 @@ class Solution:
         known = {key: getattr(self, key) for key in self.__dataclass_fields__}
         known["equations"] = [{"name": line.name, "unit": line.unit, "source": line.source} for line in self.equations]
         return {key: None if value != value or value == "" else value for key, value in known.items()}
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.explain import solution_text
+
+        return textwrap.fill(self.reason, 100) or solution_text(self)
 
 
 def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> Solution:

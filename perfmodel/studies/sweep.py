@@ -25,6 +25,18 @@ from perfmodel.studies.results import unit_of
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
 BLOCK = 65536
+#: Rows and columns that a notebook shows.
+_SHOWN = 10
+_HEAD = (
+    "plan",
+    "ttft_s",
+    "tpot_s",
+    "output_tokens_per_s",
+    "power_w",
+    "usd_per_mtok_blended",
+    "fits",
+    "decode_limited_by",
+)
 #: Points that are evaluated at a time, so that a large grid does not fill the memory with intermediate results.
 EVALUATED = 2**20
 
@@ -289,7 +301,16 @@ class Sweep:
         return f"Sweep of {len(self):,} points: {sizes}"
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame().head(20).to_html()) if len(self) <= BLOCK else repr(self)
+        import html
+
+        import pandas as pd
+
+        some = itertools.islice(self.blocks(_SHOWN), _SHOWN)
+        head = pd.concat(map(pd.DataFrame, some), ignore_index=True).head(_SHOWN)
+        columns = [axis.path for axis in self.axes] + [name for name in _HEAD if name in head]
+        table = head[columns].to_html(index=False, float_format="{:.4g}".format)
+        more = f", of which {_SHOWN} are shown" if len(self) > _SHOWN else ""
+        return f"<p>{html.escape(repr(self))}{more}</p>{table}"
 
 
 def sweep(

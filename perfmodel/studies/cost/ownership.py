@@ -102,6 +102,43 @@ class Owning:
             "warnings": list(dict.fromkeys(warnings)),
         }
 
+    def to_frame(self) -> Any:
+        """Return a pandas frame with the flat columns of ``--csv``, one row a system."""
+        import pandas as pd
+
+        from perfmodel.outputs.tco import flat_rows
+
+        return pd.DataFrame(flat_rows(self))
+
+    def samples(self) -> Any:
+        """Return a pandas frame of the draws: system, and USD per million tokens, joules and watts as columns.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Rows of one draw have the same ``draw``, since what systems share is drawn once for all; NaN where the
+            model does not fit.
+        """
+        import pandas as pd
+
+        names = distinct([owned.name for owned in self.systems])
+        frames = [
+            pd.DataFrame({"draw": range(len(self.sample.shares)), "system": name, **drawn.results})
+            for name, drawn in zip(names, self.sample.systems, strict=True)
+            if drawn is not None
+        ]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.tco import owning_text
+
+        return owning_text(self)
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.tco import owning_html
+
+        return owning_html(self)
+
     def _system(self, at: int, name: str) -> dict[str, Any]:
         owned = self.systems[at]
         answer, money = owned.answer, owned.cost
