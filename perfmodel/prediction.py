@@ -54,7 +54,7 @@ class Prediction:
     ----------
     scenario : Scenario
     metrics : dict
-        The keys of :data:`METRICS`, NaN where the model does not fit.
+        The metrics of the JSON, by name, NaN where the model does not fit.
     breakdown : dict
         ``prefill`` and ``decode``: seconds by cause, adding up to TTFT and TPOT.
     memory : dict

@@ -59,7 +59,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON ob
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 
-_OPTIONS: dict[str, Any] = {
+#: The options of a question, which `asks` gives to a verb.
+OPTIONS: dict[str, Any] = {
     "tp": Tp,
     "pp": Pp,
     "ep": Ep,
@@ -87,13 +88,13 @@ def asks(verb: Callable[..., int]) -> Callable[..., int]:
         if parameter.name == "given":
             parameters += [
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-                for name, kind in _OPTIONS.items()
+                for name, kind in OPTIONS.items()
             ]
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     def call(**arguments: Any) -> int:
-        return verb(given=_read({name: arguments.pop(name) for name in _OPTIONS}), **arguments)
+        return verb(given=_read({name: arguments.pop(name) for name in OPTIONS}), **arguments)
 
     call.__name__, call.__doc__, call.__module__ = verb.__name__, verb.__doc__, verb.__module__
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

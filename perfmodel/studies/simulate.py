@@ -435,7 +435,7 @@ class Comparison:
         return found
 
     def fails(self) -> list[str]:
-        """Return where the closed form is off by more than :data:`FAILS`."""
+        """Return where the closed form is off by more than ``FAILS``."""
         return [
             f"the closed form is off by {gap:+.0%} in {phrase((COMPARED[time], what))}"
             for time, parts in self.differences().items()

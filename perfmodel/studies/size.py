@@ -136,7 +136,7 @@ class Sized:
         Parameters
         ----------
         name : str
-            One of :data:`GOALS`.
+            One of ``GOALS``.
 
         Returns
         -------

@@ -276,7 +276,7 @@ def own(
     changes : sequence of str
         ``PATH=VALUE``, ``SYSTEM:PATH=VALUE`` or ``#2:PATH=VALUE``.
     tpot : float, optional
-        Bound on TPOT [s]; :data:`TPOT` where neither it nor a concurrency is given.
+        Bound on TPOT [s]; ``TPOT`` where neither it nor a concurrency is given.
     samples : int
 
     Returns

@@ -1,0 +1,77 @@
+"""What the documentation says of commands and functions, against the commands and functions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import perfmodel
+from perfmodel.cli import run
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+import cli_reference  # noqa: E402
+
+COMMANDS = dict(cli_reference.commands())
+SECTIONS = dict(re.findall(r"^## (perfmodel.*?)\n(.*?)(?=^## |\Z)", cli_reference.PAGE.read_text("utf-8"), re.M | re.S))
+PUBLIC = [getattr(perfmodel, name) for name in perfmodel.__all__]
+
+
+def test_the_reference_is_that_of_the_commands() -> None:
+    page = cli_reference.PAGE.read_text(encoding="utf-8")
+    assert page == cli_reference.reference(), "run: python docs/_ext/cli_reference.py"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_every_verb_is_in_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Read off ``--help``, which the reference is not made from."""
+    assert run([*name.split()[1:], "--help"]) == 0
+    helped = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", capsys.readouterr().out, re.M)) - {"--help"}
+    assert helped <= set(re.findall(r"`(--[\w-]+)", SECTIONS[name]))
+
+
+def test_every_public_name_is_in_the_interface() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert set(re.findall(r":: perfmodel\.(\w+)$", page, re.M)) == set(perfmodel.__all__)
+
+
+@pytest.mark.parametrize("thing", PUBLIC, ids=perfmodel.__all__)
+def test_every_public_name_has_a_docstring(thing: object) -> None:
+    assert inspect.getdoc(thing)
+    for name, member in vars(thing).items() if inspect.isclass(thing) else ():
+        assert name.startswith("_") or not callable(member) or inspect.getdoc(member), name
+
+
+def commands_of_the_readme() -> list[str]:
+    blocks = re.findall(r"^```.*?$(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    return [line for block in blocks for line in re.findall(r"^(?:\$ )?(perfmodel .*)$", block, re.M)]
+
+
+@pytest.mark.parametrize("line", commands_of_the_readme())
+def test_commands_of_the_readme_are_taken(line: str) -> None:
+    """Each is one that the command line reads; what it answers is tested elsewhere."""
+    words = shlex.split(line, comments=True)[1:]
+    verbs = 2 if words[0] == "specs" else 1
+    COMMANDS[" ".join(["perfmodel", *words[:verbs]])].make_context(words[0], words[verbs:])
+
+
+QUICK = {"predict", "compare", "sweep", "fit", "explain", "solve", "specs"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        line
+        for line in commands_of_the_readme()
+        if line.split()[1] in QUICK and not re.search(r"path/to|my-", line)  # files that the reader has
+    ],
+)
+def test_quick_commands_of_the_readme_answer(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(shlex.split(line, comments=True)[1:]) == 0
