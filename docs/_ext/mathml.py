@@ -9,14 +9,19 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 
+def _mathml(latex: str, display: str) -> str:
+    # The converter takes an escaped underscore in text as two signs.
+    return convert(latex, display=display).replace(r"\_", "_")
+
+
 def _inline(writer: Any, node: nodes.Element) -> None:
-    writer.body.append(convert(node.astext()))
+    writer.body.append(_mathml(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def _block(writer: Any, node: nodes.Element) -> None:
     writer.body.append(writer.starttag(node, "div", CLASS="math-block"))
-    writer.body.append(convert(node.astext(), display="block"))
+    writer.body.append(_mathml(node.astext(), "block"))
     writer.body.append("</div>\n")
     raise nodes.SkipNode
 
