@@ -17,12 +17,14 @@ extensions = [
     "sphinx.ext.autodoc",
     "numpydoc",
     "mathml",
+    "commands",
+    "equation_book",
     "gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["build", "_ext"]
+exclude_patterns = ["build", "_ext", "generated/extra"]
 
-myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_typehints = "none"
@@ -32,7 +34,9 @@ numpydoc_show_class_members = False
 html_theme = "furo"
 html_title = f"perfmodel {version}"
 html_static_path = ["_static"]
+html_extra_path = ["generated/extra"]
 html_css_files = ["perfmodel.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_math_renderer = "mathml"
+smartquotes = False

@@ -1,7 +1,7 @@
 """The gallery: every file of ``docs/gallery`` is run and shown with its source, its words and its chart.
 
-An example has a docstring (a title, an empty line, a few sentences).  It may print, and may leave an Altair chart in
-the variable ``chart``.
+An example has a docstring (a title, an empty line, a few sentences).  It may print, and leaves an Altair chart in the
+variable ``chart`` or a frame or text in ``table``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def example(file: Path, pictures: Path) -> str:
     if "chart" in left:
         left["chart"].save(str(pictures / f"{file.stem}.svg"))
         parts.append(f"![{words.rstrip('.')}](gallery/{file.stem}.svg)")
+    if "table" in left:
+        print(left["table"], file=printed)
     if printed.getvalue():
         parts.append(f"```text\n{printed.getvalue().rstrip()}\n```")
     parts.append(
