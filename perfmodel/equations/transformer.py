@@ -133,7 +133,7 @@ def gemm_flops(*, tokens: Number, parameters: Number) -> Any:
     Number
         Work [FLOP].
     """
-    return 2 * tokens * parameters
+    return 2 * parameters * tokens
 
 
 @equation(symbol=r"\bar{c}", unit="1", source="mean over t = 1..n of context + t")
@@ -222,7 +222,7 @@ def attention_flops(
     Number
         Work [FLOP].
     """
-    return 2 * sequences * tokens * attended * heads * (key_dim + value_dim)
+    return 2 * heads * (key_dim + value_dim) * sequences * tokens * attended
 
 
 @equation(symbol=r"s_{kv}", unit="B", source=_GQA)
@@ -285,7 +285,7 @@ def activation_traffic(*, tokens: Number, width: Number, bytes_per_element: Numb
     Number
         Traffic [B].
     """
-    return tokens * width * bytes_per_element
+    return tokens * (width * bytes_per_element)
 
 
 @equation(

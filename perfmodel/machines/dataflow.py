@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from perfmodel.equations import pipeline, roofline
 from perfmodel.machines.operators import (
+    Load,
     Operator,
     Overlap,
     Pass,
@@ -25,8 +26,8 @@ from perfmodel.specs.types import DataflowEfficiency, Scenario
 from perfmodel.trace import scope
 
 
-def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[list[Overlap], Any, Any]:
-    """Return arithmetic and traffic of operators that run as one, so many times over, their FLOPs and their bytes."""
+def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[list[Overlap], Load]:
+    """Return arithmetic and traffic of operators that run as one, so many times over, and their work."""
     system, tp = scenario.system, scenario.deployment.tp
     efficiency = cast(DataflowEfficiency, system.efficiency)
     hbm = system.memory.hbm
@@ -51,7 +52,7 @@ def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[l
     memory = memory + roofline.memory_time(
         bytes_moved=cache / tp, bandwidth=hbm.bandwidth, efficiency=efficiency.cache_memory
     )
-    return [Overlap(count, compute, 0.0), Overlap(count, 0.0, memory)], flops, weights + cache
+    return [Overlap(count, compute, 0.0), Overlap(count, 0.0, memory)], Load(count, flops, weights + cache)
 
 
 def step(scenario: Scenario, work: Work) -> Step:
@@ -70,11 +71,10 @@ def step(scenario: Scenario, work: Work) -> Step:
     overhead: Any = efficiency.step_time
     if efficiency.kernel_looping:
         overhead = overhead + efficiency.warm_up
-    flops: Any = 0.0
-    moved: Any = 0.0
+    loads: list[Load] = []
     for run in model.layers:
         with scope("decoder"):
-            parts, flops_part, moved_part = _fused(scenario, layer_operators(scenario, run, work), run.count)
+            parts, load = _fused(scenario, layer_operators(scenario, run, work), run.count)
             if not efficiency.kernel_looping:
                 overhead = overhead + run.count * efficiency.kernel_boundary
             else:
@@ -84,11 +84,11 @@ def step(scenario: Scenario, work: Work) -> Step:
                     # Which experts to fetch is known only when the router has run.
                     overhead = overhead + run.count * efficiency.expert_boundary * efficiency.kernel_boundary
         overlaps += parts
-        flops = flops + run.count * flops_part
-        moved = moved + run.count * moved_part
+        loads.append(load)
     with scope("head"):
-        parts, flops_part, moved_part = _fused(scenario, [head_operator(scenario, work)], 1.0)
+        parts, load = _fused(scenario, [head_operator(scenario, work)], 1.0)
     overlaps += parts
+    loads.append(load)
     host = efficiency.host_time
     if efficiency.schedule_offloading:
         host = host / efficiency.offloaded_tokens
@@ -97,8 +97,7 @@ def step(scenario: Scenario, work: Work) -> Step:
         overlaps=tuple(overlaps),
         overhead=overhead,
         host=host,
-        flops=flops + flops_part,
-        bytes_moved=moved + moved_part,
+        loads=tuple(loads),
         sequences=sequences,
     )
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 from perfmodel.equations import collectives, pipeline, roofline, transformer
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
+    Load,
     Operator,
     Overlap,
     Pass,
@@ -21,6 +22,7 @@ from perfmodel.machines.operators import (
     head_operator,
     layer_count,
     layer_operators,
+    summed_message,
     total,
 )
 from perfmodel.numerics import maximum, minimum
@@ -52,8 +54,8 @@ def stage_link(system: System) -> Link:
     return system.link if unpublished else system.network
 
 
-def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Any]:
-    """Return arithmetic and traffic of one kernel, so many times over, and the bytes it moves on all chips."""
+def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
+    """Return arithmetic and traffic of one kernel, so many times over, and its work in the whole model."""
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     hbm = system.memory.hbm
@@ -70,18 +72,20 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
         share = efficiency.dequantised_expert_compute if converted else efficiency.expert_compute
         compute_efficiency, memory_efficiency = compute_efficiency * share, efficiency.expert_memory
     shards = plan.tp if operator.shards is None else operator.shards
-    flops = (operator.flops + operator.padding) / shards
-    moved = (operator.weights + operator.activations) / shards + operator.cache / operator.cache_shards
+    flops = operator.flops / shards
+    moved = (operator.weights + operator.activations) / shards
+    if operator.kind == "attention":
+        moved = moved + operator.cache / operator.cache_shards
     if operator.exchange is not None:
         fullest = transformer.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
-        flops, moved = flops * fullest, moved * fullest
+        flops, moved = (operator.flops + operator.padding) / shards * fullest, moved * fullest
     return (
         Overlap(
             count,
             roofline.compute_time(flops=flops, peak=system.rates[rate], efficiency=compute_efficiency),
             roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency),
         ),
-        moved * plan.tp,
+        Load(operator.count, operator.flops, moved, plan.tp),
     )
 
 
@@ -104,12 +108,12 @@ def ramp_time(scenario: Scenario, operator: Operator) -> Any:
     )
 
 
-def collective_time(scenario: Scenario, operator: Operator) -> Any:
+def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
     """Return the collectives that follow one kernel [s]: a sum over the tensor ranks, an exchange between experts."""
     plan = scenario.deployment
     time: Any = 0.0
     if operator.all_reduce is not None:
-        time = tensor_all_reduce(scenario, operator.all_reduce)
+        time = summed
     if operator.exchange is not None:
         # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
         shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
@@ -195,10 +199,10 @@ def fixed_time(scenario: Scenario, sequences: Any) -> Any:
             bandwidth=hbm.bandwidth,
             efficiency=1.0,
         )
-    each = efficiency.layer_time + moved
+    each = efficiency.layer_time
     if system.computes_as[plan.precision] not in ("bf16", "fp16"):
         each = each + efficiency.quantise_time
-    time = layer_count(scenario.model) * each
+    time = layer_count(scenario.model) * (each + moved)
     for run in scenario.model.layers:
         if run.moe is not None:
             time = time + run.count * efficiency.expert_time
@@ -213,30 +217,32 @@ def step(scenario: Scenario, work: Work) -> Step:
     balance = pipeline.layers_per_stage(layers=layers, stages=plan.pp) * plan.pp / layers
     sequences = total(part.sequences for part in work)
     overlaps: list[Overlap] = []
+    with scope("all_reduce"):
+        # Every sum over the tensor ranks has the same message, so that one time stands for all of them.
+        tokens = total(part.sequences * part.tokens for part in work)
+        summed = tensor_all_reduce(scenario, summed_message(scenario, tokens))
     collective: Any = 0.0
     ramp: Any = 0.0
-    flops: Any = 0.0
-    bytes_moved: Any = 0.0
+    loads: list[Load] = []
     for run in model.layers:
+        repeated = run.count * balance
         for operator in layer_operators(scenario, run, work):
-            repeated = operator.count * balance
             with scope(operator.name):
-                overlap, moved = kernel(scenario, operator, repeated)
+                overlap, load = kernel(scenario, operator, repeated)
                 if operator.kind == "attention":
                     ramp = ramp + repeated * ramp_time(scenario, operator)
                 if operator.all_reduce is not None or operator.exchange is not None:
-                    collective = collective + repeated * collective_time(scenario, operator)
+                    collective = collective + repeated * collective_time(scenario, operator, summed)
             overlaps.append(overlap)
-            flops = flops + operator.count * operator.flops
-            bytes_moved = bytes_moved + operator.count * moved
+            loads.append(load)
     head = head_operator(scenario, work)
     with scope("head"):
-        overlap, moved = kernel(scenario, head, 1.0)
+        overlap, load = kernel(scenario, head, 1.0)
     overlaps.append(overlap)
+    loads.append(load)
     with scope("stages"):
-        tokens = work[0].sequences * work[0].tokens
         hop = collectives.hop_time(
-            message=tokens * model.hidden * ACTIVATION_BYTES,
+            message=work[0].sequences * work[0].tokens * model.hidden * ACTIVATION_BYTES,
             hops=1.0,
             latency=efficiency.stage_latency,
             bandwidth=stage_link(system).bandwidth_per_direction * plan.tp,
@@ -247,8 +253,7 @@ def step(scenario: Scenario, work: Work) -> Step:
         collective=collective + (plan.pp - 1) * hop,
         overhead=balance * fixed_time(scenario, sequences) + ramp,
         host=efficiency.step_time + efficiency.sequence_time * sequences,
-        flops=flops + head.flops,
-        bytes_moved=bytes_moved + moved,
+        loads=tuple(loads),
         sequences=work[0].sequences,
     )
 

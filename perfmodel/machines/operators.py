@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from perfmodel.equations import memory, roofline, transformer
@@ -104,10 +106,21 @@ class Overlap:
 
 
 @dataclass(frozen=True)
+class Load:
+    """FLOPs of all chips and bytes that each of so many chips moves, so many times over."""
+
+    count: Any
+    flops: Any
+    moved: Any
+    chips: Any = 1.0
+
+
+@dataclass(frozen=True)
 class Step:
     """Time of a forward step by cause [s], and what it did on all chips together.
 
-    ``busy`` is the time of all overlaps; to which side each of them goes is worked out only when asked for.
+    ``busy`` is the time of all overlaps; to which side each of them goes, and how much work the loads are, is worked
+    out only when asked for.
     """
 
     busy: Any = 0.0
@@ -116,29 +129,33 @@ class Step:
     collective: Any = 0.0
     overhead: Any = 0.0
     host: Any = 0.0
-    flops: Any = 0.0
-    bytes_moved: Any = 0.0
+    loads: tuple[Load, ...] = ()
     sequences: Any = 1.0
 
-    @property
+    @cached_property
+    def flops(self) -> Any:
+        """Work of all chips [FLOP]."""
+        return total(load.count * load.flops for load in self.loads)
+
+    @cached_property
+    def bytes_moved(self) -> Any:
+        """Memory traffic of all chips [B]."""
+        return total(load.count * load.chips * load.moved for load in self.loads)
+
+    @cached_property
     def compute(self) -> Any:
         """Seconds of the operators that arithmetic decides."""
-        return total(
-            part.count * roofline.compute_bound_time(compute=part.compute, memory=part.memory) for part in self.overlaps
-        )
+        return _repeated(self.overlaps, roofline.compute_bound_time)
 
-    @property
+    @cached_property
     def memory(self) -> Any:
         """Seconds of the operators that traffic decides, and of stages that wait for a slower one's traffic."""
-        bound = total(
-            part.count * roofline.memory_bound_time(compute=part.compute, memory=part.memory) for part in self.overlaps
-        )
-        return bound + self.imbalance
+        return _repeated(self.overlaps, roofline.memory_bound_time) + self.imbalance
 
-    @property
+    @cached_property
     def time(self) -> Any:
         """Seconds of the whole step."""
-        return self.busy + self.imbalance + self.collective + self.overhead + self.host
+        return self.busy + self.overhead + (self.imbalance + self.collective + self.host)
 
     def times(self, runs: Any) -> Step:
         """Return this step run so many times over, for the same sequences."""
@@ -149,8 +166,7 @@ class Step:
             collective=runs * self.collective,
             overhead=runs * self.overhead,
             host=runs * self.host,
-            flops=runs * self.flops,
-            bytes_moved=runs * self.bytes_moved,
+            loads=tuple(replace(load, count=runs * load.count) for load in self.loads),
             sequences=self.sequences,
         )
 
@@ -164,15 +180,23 @@ class Step:
             collective=other.collective + self.collective,
             overhead=other.overhead + self.overhead,
             host=other.host + self.host,
-            flops=share * other.flops + self.flops,
-            bytes_moved=share * other.bytes_moved + self.bytes_moved,
+            loads=(*(replace(load, count=share * load.count) for load in other.loads), *self.loads),
             sequences=self.sequences,
         )
 
 
 def busy_time(overlaps: Iterable[Overlap]) -> Any:
     """Return the time of overlaps, each as long as its slower side [s]."""
-    return total(part.count * roofline.operator_time(compute=part.compute, memory=part.memory) for part in overlaps)
+    return _repeated(overlaps, roofline.operator_time)
+
+
+def _repeated(overlaps: Iterable[Overlap], time: Callable[..., Any]) -> Any:
+    """Return the time of overlaps; those of a layer add up before its count multiplies them, which on arrays counts."""
+    return total(
+        parts[0].count * total(time(compute=part.compute, memory=part.memory) for part in parts)
+        for _, group in groupby(overlaps, key=lambda part: id(part.count))
+        if (parts := list(group))
+    )
 
 
 def total(values: Iterable[Any]) -> Any:
@@ -458,7 +482,7 @@ def _gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, preci
         )
 
 
-def _summed(scenario: Scenario, tokens: Any) -> Any:
+def summed_message(scenario: Scenario, tokens: Any) -> Any:
     """Message of the sum over the tensor-parallel group after a block [B]."""
     return transformer.activation_traffic(
         tokens=tokens, width=scenario.model.hidden, bytes_per_element=ACTIVATION_BYTES
@@ -510,7 +534,7 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
             precision=scenario.deployment.kv_precision,
             cache_shards=cache_shards(layers, scenario.deployment.tp),
         )
-    summed = _summed(scenario, tokens)
+    summed = summed_message(scenario, tokens)
     yield _gemm("out", tokens, out, query_width + model.hidden, layers.count, precision, all_reduce=summed)
 
 
@@ -588,7 +612,7 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
         mla.heads * mla.v_head_dim + model.hidden,
         layers.count,
         precision,
-        all_reduce=_summed(scenario, tokens),
+        all_reduce=summed_message(scenario, tokens),
     )
 
 
@@ -644,7 +668,13 @@ def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
     tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
     parameters, elements = _state_parts(model, layers)
     yield _gemm(
-        "mixer", tokens, parameters, 2 * model.hidden, layers.count, precision, all_reduce=_summed(scenario, tokens)
+        "mixer",
+        tokens,
+        parameters,
+        2 * model.hidden,
+        layers.count,
+        precision,
+        all_reduce=summed_message(scenario, tokens),
     )
     with scope("state"):
         yield Operator(
@@ -672,7 +702,7 @@ def _mlp_operators(scenario: Scenario, layers: Layers, work: Work, width: Any, m
     down = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=1.0)
     yield _gemm("up", tokens, up, model.hidden + width, layers.count, precision)
     # Beside experts, one sum serves both.
-    summed = None if layers.moe is not None else _summed(scenario, tokens)
+    summed = None if layers.moe is not None else summed_message(scenario, tokens)
     yield _gemm("down", tokens, down, width + model.hidden, layers.count, precision, all_reduce=summed)
 
 
@@ -736,7 +766,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             padding=transformer.gemm_flops(
                 tokens=transformer.padded_rows(experts=met, tile=_expert_tile(scenario)), parameters=one
             ),
-            all_reduce=_summed(scenario, tokens),
+            all_reduce=summed_message(scenario, tokens),
             exchange=transformer.activation_traffic(
                 tokens=routed, width=model.hidden, bytes_per_element=ACTIVATION_BYTES
             ),

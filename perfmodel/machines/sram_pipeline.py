@@ -12,6 +12,7 @@ from typing import Any, cast
 from perfmodel.equations import collectives, memory, pipeline, roofline
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
+    Load,
     Operator,
     Overlap,
     Pass,
@@ -99,8 +100,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
     share = pipeline.layers_per_stage(layers=layers, stages=plan.pp - ends) / layers
     overlaps: list[Overlap] = []
     collective: Any = 0.0
-    flops: Any = 0.0
-    moved: Any = 0.0
+    loads: list[Load] = []
     for run in model.layers:
         operators = layer_operators(scenario, run, timed)
         for operator in operators:
@@ -110,8 +110,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
             overlaps.append(overlap)
             collective = collective + repeated * exposed
         for operator in operators if timed is work else layer_operators(scenario, run, work):
-            flops = flops + operator.count * operator.flops
-            moved = moved + operator.count * _streamed(scenario, operator)
+            loads.append(Load(operator.count, operator.flops, _streamed(scenario, operator)))
     busy = busy_time(overlaps)
     overhead = layers * share * efficiency.layer_overhead
     head = head_operator(scenario, work)
@@ -124,8 +123,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
         imbalance=excess,
         collective=collective,
         overhead=overhead,
-        flops=flops + head.flops,
-        bytes_moved=moved + head.weights,
+        loads=(*loads, Load(1.0, head.flops, head.weights)),
         sequences=work[0].sequences,
     )
 
@@ -162,15 +160,14 @@ def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
         whole,
         collective=whole.collective + stages * hop_time(scenario, tokens),
         overhead=whole.overhead + stages * waiting_time(scenario),
-        flops=step.flops,
-        bytes_moved=step.bytes_moved,
+        loads=step.loads,
     )
 
 
 def blend(one: Step, other: Step, share: Any) -> Step:
     """Return the mean of two steps, ``share`` of it the other; the work stays that of the first."""
     mean = one.times(1 - share).after(other.times(share))
-    return replace(mean, flops=one.flops, bytes_moved=one.bytes_moved)
+    return replace(mean, loads=one.loads)
 
 
 def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
@@ -254,7 +251,7 @@ def chunked(scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias:
 def prompt_step(scenario: Scenario, chunks: Chunks) -> Step:
     """Return the prefill of a prompt that waits for nobody: its chunks follow each other through all stages."""
     step = lasting(scenario, chunks.full, chunks.count + scenario.deployment.pp - 1, chunks.tokens)
-    return replace(step, flops=chunks.flops, bytes_moved=chunks.bytes_moved, sequences=1.0)
+    return replace(step, loads=(Load(1.0, chunks.flops, chunks.bytes_moved),), sequences=1.0)
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:

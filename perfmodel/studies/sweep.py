@@ -37,8 +37,8 @@ _HEAD = (
     "fits",
     "decode_limited_by",
 )
-#: Points that are evaluated at a time, so that a large grid does not fill the memory with intermediate results.
-EVALUATED = 2**20
+#: Points that are evaluated at a time: few enough that intermediate results stay in the cache of a core.
+EVALUATED = 2**16
 
 _WHOLE_SPECS = ("model", "system", "traffic")
 _LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp")
@@ -370,38 +370,53 @@ def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collectio
         Its arrays carry only the axes they depend on.
 
     """
-    paths, lengths = list(axes), [len(values) for values in axes.values()]
-    if not paths:
-        return evaluate(scenario, wanted)
-    # Cutting the outermost axis leaves the inner loops long.
-    cut = next((position for position, length in enumerate(lengths) if length > 1), 0)
-    count = math.ceil(math.prod(lengths) / EVALUATED)
-    pieces = np.array_split(np.asarray(axes[paths[cut]], dtype=float), min(count, lengths[cut]))
-    answers = []
-    for piece in pieces:
-        placed = scenario
-        for position, path in enumerate(paths):
-            values = piece if position == cut else np.asarray(axes[path], dtype=float)
-            placed = put(placed, path, values.reshape([-1 if place == position else 1 for place in range(len(paths))]))
-        answers.append(evaluate(placed, wanted))
-    if len(answers) == 1:
-        return answers[0]
+    lengths = [len(values) for values in axes.values()]
+    placed = _placed(scenario, axes)
+    if math.prod(lengths) <= EVALUATED:
+        return evaluate(placed, wanted)
 
-    def join(parts: Sequence[Any]) -> Any:
-        first = parts[0]
-        if isinstance(first, Mapping):
-            return {key: join([part[key] for part in parts]) for key in first}
-        # An array without extent along the split axis is the same in every block, but for a block of one point.
-        lengths_along = [np.shape(part)[cut] if np.ndim(part) else 1 for part in parts]
-        if lengths_along == [len(piece) for piece in pieces] and np.ndim(first):
-            joined = np.concatenate(parts, axis=cut)
-            if joined.shape[cut] == lengths[cut]:
-                return joined
-        return first
+    def part(slices: Sequence[slice]) -> Prediction:
+        cut = {path: values[piece] for (path, values), piece in zip(axes.items(), slices, strict=True)}
+        return evaluate(_placed(scenario, cut), wanted)
 
-    fields = ("metrics", "breakdown", "memory", "max_concurrency", "fits", "chips")
-    whole = {name: join([getattr(answer, name) for answer in answers]) for name in fields}
-    return replace(answers[0], scenario=_placed(scenario, axes), **whole)
+    def room(found: Any) -> Any:
+        if isinstance(found, Mapping):
+            return {key: room(value) for key, value in found.items()}
+        if np.ndim(found) == 0:
+            return found
+        varies = zip(np.shape(found), lengths, strict=True)
+        return np.empty([length if extent > 1 else 1 for extent, length in varies], dtype=found.dtype)
+
+    def fill(target: Any, found: Any, slices: Sequence[slice]) -> None:
+        if isinstance(found, Mapping):
+            for key, value in found.items():
+                fill(target[key], value, slices)
+        elif np.ndim(found):
+            varies = zip(slices, target.shape, strict=True)
+            target[tuple(piece if extent > 1 else slice(None) for piece, extent in varies)] = found
+
+    # Two values of each axis tell which axes each number depends on.
+    probe = part([slice(2)] * len(lengths))
+    whole = {name: room(getattr(probe, name)) for name in _ARRAYS}
+    for slices in _blocks(lengths):
+        answer = part(slices)
+        for name in _ARRAYS:
+            fill(whole[name], getattr(answer, name), slices)
+    return replace(probe, scenario=placed, **whole)
+
+
+#: Fields of a prediction that hold numbers.
+_ARRAYS = ("metrics", "breakdown", "memory", "max_concurrency", "fits", "chips", "speculation")
+
+
+def _blocks(lengths: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    """Give the blocks of a grid, each as long as it may be along the inner axes, so that loops stay long."""
+    extents, left = [], EVALUATED
+    for length in reversed(lengths):
+        extents.append(min(length, max(1, left)))
+        left //= extents[-1]
+    cuts = zip(lengths, reversed(extents), strict=True)
+    return itertools.product(*([slice(at, at + extent) for at in range(0, length, extent)] for length, extent in cuts))
 
 
 def _placed(scenario: Scenario, axes: Mapping[str, Any]) -> Scenario:

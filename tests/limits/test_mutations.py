@@ -47,14 +47,14 @@ MUTATIONS = {
     ),
     "one FLOP a multiply-add": (
         "perfmodel/equations/transformer.py",
-        "return 2 * tokens * parameters",
-        "return tokens * parameters",
+        "return 2 * parameters * tokens",
+        "return parameters * tokens",
         "tests/paper/test_models.py::test_one_token_through_16_bit_weights_has_an_intensity_of_1",
     ),
     "half the work of attention": (
         "perfmodel/equations/transformer.py",
-        "return 2 * sequences * tokens * attended * heads * (key_dim + value_dim)",
-        "return sequences * tokens * attended * heads * (key_dim + value_dim)",
+        "return 2 * heads * (key_dim + value_dim) * sequences * tokens * attended",
+        "return heads * (key_dim + value_dim) * sequences * tokens * attended",
         "tests/paper/test_models.py::test_attention_intensity_is_the_number_of_query_heads_a_kv_head",
     ),
     "sparse FLOPs of the H100": ("hardware_specs/dgx-h100.yaml", "989.4 TFLOP/s", "1979 TFLOP/s", SECOND),

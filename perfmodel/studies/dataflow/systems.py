@@ -168,7 +168,8 @@ def _operator_times(machine: Machine) -> dict[str, float]:
             fixed += _KERNEL[operator.kind]
             found[part] += layers * _KERNEL[operator.kind]
         found[part] += layers * float(max(overlap.compute, overlap.memory))
-        found["AllReduce"] += layers * float(kernels.collective_time(scenario, operator))
+        if operator.all_reduce is not None:
+            found["AllReduce"] += layers * float(kernels.tensor_all_reduce(scenario, operator.all_reduce))
     found["RMSNorm+SiLU+Mul"] += layers * (float(kernels.fixed_time(scenario, 1.0)) / layers - fixed)
     head, _ = kernels.kernel(scenario, head_operator(scenario, work), 1.0)
     found["Non-decoder"] = float(head.memory) + float(efficiency.step_time) + float(efficiency.sequence_time)
