@@ -5,17 +5,14 @@ Run with ``pytest benchmarks -p benchmark --benchmark-only``; OPENBLAS_NUM_THREA
 
 import numpy as np
 import pytest
+from questions import BLOCK, POINTS, WANTED, axes, hand_written, scattered
 
+from perfmodel.machines import kernels
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
-from perfmodel.specs.paths import put
 from perfmodel.studies.cost.ownership import own
 from perfmodel.studies.cost.uncertainty import draw_samples
 from perfmodel.studies.sweep import evaluate_grid
-
-#: TTFT, TPOT and throughput; memory comes with every evaluation.
-WANTED = ("ttft_s", "tpot_s", "output_tokens_per_s")
-POINTS = 2**20
 
 
 @pytest.fixture(scope="module")
@@ -23,71 +20,36 @@ def scenario():
     return resolve("llama-3.1-70b", "dgx-h100", Options(precision="fp8"))
 
 
-def axes():
-    """A million points over batch, context, P:D, TP and bandwidth."""
-    return {
-        "traffic.concurrency": np.linspace(1, 64, 16),
-        "traffic.prompt": np.linspace(100, 16000, 16),
-        "traffic.output": np.geomspace(16, 2000, 16),
-        "deployment.tp": [1.0, 2.0, 4.0, 8.0],
-        "system.memory.hbm.bandwidth": np.linspace(2e12, 8e12, 64),
-    }
-
-
-def scattered(scenario, points, seed=0):
-    random = np.random.default_rng(seed)
-    drawn = {
-        "traffic.concurrency": random.integers(1, 64, points).astype(float),
-        "traffic.prompt": random.uniform(100, 16000, points),
-        "traffic.output": random.uniform(16, 2000, points),
-        "deployment.tp": random.choice([1.0, 2.0, 4.0, 8.0], points),
-        "system.memory.hbm.bandwidth": random.uniform(2e12, 8e12, points),
-    }
-    for path, values in drawn.items():
-        scenario = put(scenario, path, values)
-    return scenario
-
-
-def hand_written(batch, context, tp, bandwidth):
-    """The step time of the same dense model written out in NumPy: what the shared equations cost beside it."""
-    layers, hidden, width, heads, kv = 80, 8192, 28672, 64, 8
-    peak, time = 1979e12, 0.0
-    shapes = (hidden * (heads + 2 * kv) * 128, heads * 128 * hidden, 2 * hidden * width, width * hidden)
-    for parameters in shapes:
-        compute = 2 * batch * parameters / tp / (peak * 0.61)
-        time = time + layers * np.maximum(compute, parameters / tp / (bandwidth * 0.84))
-    cache = batch * context * 2 * kv * 128 * 2
-    time = time + layers * cache / np.minimum(tp, kv) / (bandwidth * 0.92)
-    time = time + 128256 * hidden * 2 / tp / (bandwidth * 0.86)
-    message = batch * hidden * 2
-    small = 4.3e-6 * (1 + 0.05 * np.maximum(0, np.log2(tp) - 1)) + (tp - 1) * message / 302e9
-    large = 4.9e-6 * (1 + 0.38 * np.maximum(0, np.log2(tp) - 1)) + 2 * (tp - 1) / tp * message / 278e9
-    return time + 2 * layers * np.where(message < 2**19, small, large) + layers * 48e-6
-
-
 def test_grid_of_a_million(benchmark, scenario):
-    """Goal: 0.1 s on one core; 0.3 s since prompts share a step, which spreads prefill over batch and output."""
+    """Goal: 0.1 s on one core."""
     answer = benchmark.pedantic(lambda: evaluate_grid(scenario, axes(), WANTED), rounds=7, warmup_rounds=2)
     assert answer.metrics["tpot_s"].shape == (16, 16, 16, 4, 64)
 
 
 def test_a_million_scattered_points_in_blocks(benchmark, scenario):
     """Goal: 1 M predictions/s on one core."""
-    blocks = [scattered(scenario, 2**15, seed) for seed in range(POINTS // 2**15)]
+    blocks = [scattered(scenario, BLOCK, seed) for seed in range(POINTS // BLOCK)]
     benchmark.pedantic(lambda: [evaluate(block, WANTED) for block in blocks], rounds=5, warmup_rounds=1)
 
 
-def test_hand_written_kernel_on_the_same_points(benchmark, scenario):
-    """The step alone: no prefill, no memory, no steady state."""
-    blocks = [scattered(scenario, 2**15, seed) for seed in range(POINTS // 2**15)]
+@pytest.fixture(scope="module")
+def steps(scenario):
+    """What a decode step of each point is asked for: batch, context, TP and bandwidth."""
+    block = scattered(scenario, BLOCK)
+    context = block.traffic.prompt + block.traffic.output / 2
+    return block, block.traffic.concurrency, context, block.deployment.tp, block.system.memory.hbm.bandwidth
 
-    def run():
-        for block in blocks:
-            context = block.traffic.prompt + block.traffic.output / 2
-            bandwidth = block.system.memory.hbm.bandwidth
-            hand_written(block.traffic.concurrency, context, block.deployment.tp, bandwidth)
 
-    benchmark.pedantic(run, rounds=5, warmup_rounds=1)
+def test_decode_steps(benchmark, steps):
+    """Goal: within 3 times of the next; no prefill, no memory, no steady state."""
+    block, batch, context, _, _ = steps
+    benchmark(lambda: kernels.decode(block, batch, context).time)
+
+
+def test_decode_steps_written_by_hand(benchmark, scenario, steps):
+    block, batch, context, tp, bandwidth = steps
+    time = benchmark(hand_written, scenario, batch, context, tp, bandwidth)
+    np.testing.assert_allclose(time, kernels.decode(block, batch, context).time, rtol=1e-12)
 
 
 @pytest.mark.parametrize("system", ["dgx-h100", "sn40l-16", "lpu-v1"])
