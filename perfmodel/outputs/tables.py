@@ -260,7 +260,8 @@ def plain(write: Callable[[Any], None], width: int = 100) -> str:
     from rich.console import Console
 
     out = StringIO()
-    write(Console(file=out, width=width, color_system=None))
+    # In a notebook rich would show what is printed there and then.
+    write(Console(file=out, width=width, color_system=None, force_jupyter=False))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -272,7 +273,8 @@ def comparison_text(answers: Sequence[Prediction], width: int = 100) -> str:
 #: How tables of answers look in a notebook, whatever its theme.
 _STYLE = (
     "<style>.perfmodel table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    ".perfmodel caption{text-align:left;font-style:italic;padding-bottom:.4em;color:inherit}"
+    ".perfmodel caption{text-align:left;font-style:italic;white-space:nowrap;padding-bottom:.4em;color:inherit}"
+    ".perfmodel tr{background:none!important}"
     ".perfmodel th,.perfmodel td{text-align:right;padding:.1em .8em;border:0;background:none}"
     ".perfmodel th:first-child{text-align:left;font-weight:normal;white-space:pre}"
     ".perfmodel thead th{font-weight:bold;border-bottom:1px solid currentColor}"

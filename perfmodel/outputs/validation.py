@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from perfmodel.outputs import page
 from perfmodel.outputs.files import text_cell
+from perfmodel.outputs.tables import plain
 from perfmodel.studies.validate import Validation
 from perfmodel.studies.validate.rows import Row
 from perfmodel.studies.validate.scoring import Score
@@ -244,13 +245,7 @@ def print_validation(result: Validation, console: Any, groups: bool = True) -> N
 
 def text(result: Validation, width: int = 100) -> str:
     """Return the scores as plain text."""
-    from io import StringIO
-
-    from rich.console import Console
-
-    out = StringIO()
-    print_validation(result, Console(file=out, width=width, color_system=None), groups=False)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return plain(lambda console: print_validation(result, console, groups=False), width)
 
 
 # --- rows --------------------------------------------------------------------------------------------------------
