@@ -30,6 +30,7 @@ myst_heading_anchors = 3
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
+numpydoc_validation_checks = {"GL08", "PR02"}
 
 html_theme = "furo"
 html_title = f"perfmodel {version}"
