@@ -41,7 +41,19 @@ class Answer(Prediction):
         return pd.DataFrame([self.row()])
 
     def explain(self, metric: str = "tpot_s", depth: int = 12) -> str:
-        """Return how a metric came about, line by line."""
+        """Return how a metric came about, line by line.
+
+        Parameters
+        ----------
+        metric : str
+            A key of the JSON or a column of ``--csv``, its unit suffix optional.
+        depth : int
+            How many equations deep.
+
+        Returns
+        -------
+        str
+        """
         from perfmodel.outputs.explain import explain
 
         return explain(self.scenario, metric, depth).text()
@@ -96,7 +108,12 @@ def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same question, side by side."""
+    """The same question, side by side.
+
+    Attributes
+    ----------
+    answers : tuple of Answer
+    """
 
     answers: tuple[Answer, ...]
 
@@ -117,7 +134,17 @@ class Comparison:
         }
 
     def explain(self, metric: str = "tpot_s") -> str:
-        """Return how a metric came about for each answer."""
+        """Return how a metric came about for each answer.
+
+        Parameters
+        ----------
+        metric : str
+            A key of the JSON or a column of ``--csv``, its unit suffix optional.
+
+        Returns
+        -------
+        str
+        """
         return "\n".join(f"{answer.scenario.system.name}\n{answer.explain(metric)}" for answer in self.answers)
 
     def __repr__(self) -> str:

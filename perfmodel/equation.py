@@ -46,6 +46,11 @@ def equation(*, symbol: str, unit: str, source: str) -> Callable[[F], F]:
         Unit of the result: ``s``, ``B``, ``FLOP``, ``B/s``, ``1`` ...
     source : str
         Paper and equation or table, or how it was derived.
+
+    Returns
+    -------
+    callable
+        A decorator of a keyword-only function.
     """
 
     def decorate(function: F) -> F:

@@ -60,6 +60,16 @@ def step(scenario: Scenario, work: Work) -> Step:
 
     The rate of the links between sockets is not published: collectives are taken as hidden, and the prediction names
     the least rate for which that holds.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    work : tuple of Pass
+        What runs in the step: passes that share one read of the weights.
+
+    Returns
+    -------
+    Step
     """
     model = scenario.model
     efficiency = cast(DataflowEfficiency, scenario.system.efficiency)
@@ -103,13 +113,46 @@ def step(scenario: Scenario, work: Work) -> Step:
 
 
 def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each."""
+    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence [1].
+    tokens : Number
+        New tokens of each sequence [1].
+
+    Returns
+    -------
+    Step
+    """
     with scope("decode"):
         return step(scenario, (Pass(running, tokens, context, decoding=True),))
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
-    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding."""
+    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence that decodes [1].
+    prompt : Number
+        Tokens of each prompt [1].
+    group : Number
+        Prompts that are taken in at once [1].
+
+    Returns
+    -------
+    tuple of Step and Number
+        The step, and the time that one prompt takes from decoding [s].
+    """
     with scope("prefill"):
         together = step(scenario, (Pass(group, prompt, 0.0),))
     return together, together.time / group

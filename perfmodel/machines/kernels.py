@@ -31,7 +31,22 @@ from perfmodel.trace import scope, value_of
 
 
 def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
-    """All-reduce of an engine: one-shot below its threshold, two-shot from there on [s]."""
+    """All-reduce of an engine: one-shot below its threshold, two-shot from there on [s].
+
+    Parameters
+    ----------
+    engine : AllReduce
+        Its latencies, bandwidths and threshold.
+    message : Number
+        Bytes that each rank contributes [B].
+    ranks : Number
+        Chips of the group [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     small = collectives.one_shot_all_reduce(
         message=message,
         ranks=ranks,
@@ -48,14 +63,36 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
 
 
 def stage_link(system: System) -> Link:
-    """Return the link between pipeline stages: the network, or the scale-up links where no network is published."""
+    """Return the link between pipeline stages: the network, or the scale-up links where no network is published.
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    Link
+    """
     bandwidth = value_of(system.network.bandwidth_per_direction)
     unpublished = isinstance(bandwidth, float) and math.isnan(bandwidth)
     return system.link if unpublished else system.network
 
 
 def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
-    """Return arithmetic and traffic of one kernel, so many times over, and its work in the whole model."""
+    """Return arithmetic and traffic of one kernel, so many times over, and its work in the whole model.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    operator : Operator
+        Its work over the whole tensor-parallel group.
+    count : Number
+        Times that the kernel runs in a step [1].
+
+    Returns
+    -------
+    tuple of Overlap and Load
+    """
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     hbm = system.memory.hbm
@@ -94,12 +131,35 @@ ATTENTION_BLOCK = 2.0**19
 
 
 def cache_kind(precision: str) -> str:
-    """Return which of the two measured cache precisions stands for one."""
+    """Return which of the two measured cache precisions stands for one.
+
+    Parameters
+    ----------
+    precision : str
+        Of the cache.
+
+    Returns
+    -------
+    str
+        ``bf16`` or ``fp8``.
+    """
     return "bf16" if precision in ("bf16", "fp16") else "fp8"
 
 
 def ramp_time(scenario: Scenario, operator: Operator) -> Any:
-    """Time that an attention kernel takes beyond traffic and fixed time [s]."""
+    """Time that an attention kernel takes beyond traffic and fixed time [s].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    operator : Operator
+        Its work over the whole tensor-parallel group.
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     efficiency = cast(KernelsEfficiency, scenario.system.efficiency)
     return roofline.attention_ramp(
         growth=efficiency.attention_growth[cache_kind(operator.precision)],
@@ -109,7 +169,21 @@ def ramp_time(scenario: Scenario, operator: Operator) -> Any:
 
 
 def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
-    """Return the collectives that follow one kernel [s]: a sum over the tensor ranks, an exchange between experts."""
+    """Return the collectives that follow one kernel [s]: a sum over the tensor ranks, an exchange between experts.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    operator : Operator
+        Its work over the whole tensor-parallel group.
+    summed : Number
+        Time of one sum over the tensor ranks [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     plan = scenario.deployment
     time: Any = 0.0
     if operator.all_reduce is not None:
@@ -130,7 +204,19 @@ def _launched(scenario: Scenario, time: Any) -> Any:
 
 
 def expert_exchange(scenario: Scenario, message: Any) -> Any:
-    """All-to-all between the expert ranks [s]."""
+    """All-to-all between the expert ranks [s].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    message : Number
+        Bytes that each rank sends [B].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     return collectives.all_to_all(
@@ -142,7 +228,21 @@ def expert_exchange(scenario: Scenario, message: Any) -> Any:
 
 
 def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
-    """All-reduce by the closed form of the topology, where the engine's own was not measured [s]."""
+    """All-reduce by the closed form of the topology, where the engine's own was not measured [s].
+
+    Parameters
+    ----------
+    system : System
+    message : Number
+        Bytes that each rank contributes [B].
+    ranks : Number
+        Chips of the group [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     efficiency, link = cast(KernelsEfficiency, system.efficiency), system.link
     bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
     latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
@@ -164,7 +264,19 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
 
 
 def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
-    """All-reduce over the tensor ranks [s]: inside a node, or hierarchical over several."""
+    """All-reduce over the tensor ranks [s]: inside a node, or hierarchical over several.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    message : Number
+        Bytes that each rank contributes [B].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     # A torus has no node boundary: its links go on.
@@ -188,7 +300,19 @@ SEEN_SEQUENCES = 512.0
 
 
 def fixed_time(scenario: Scenario, sequences: Any) -> Any:
-    """Time that the layers take whatever they move or compute: launches, norms, routing, quantisation [s]."""
+    """Time that the layers take whatever they move or compute: launches, norms, routing, quantisation [s].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    sequences : Number
+        Sequences in the step [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     system, plan = scenario.system, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     hbm = system.memory.hbm
@@ -210,7 +334,18 @@ def fixed_time(scenario: Scenario, sequences: Any) -> Any:
 
 
 def step(scenario: Scenario, work: Work) -> Step:
-    """Return one forward step of a replica: every pipeline stage in turn, on one micro-batch."""
+    """Return one forward step of a replica: every pipeline stage in turn, on one micro-batch.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    work : tuple of Pass
+        What runs in the step: passes that share one read of the weights.
+
+    Returns
+    -------
+    Step
+    """
     system, model, plan = scenario.system, scenario.model, scenario.deployment
     efficiency = cast(KernelsEfficiency, system.efficiency)
     layers = layer_count(model)
@@ -259,14 +394,47 @@ def step(scenario: Scenario, work: Work) -> Step:
 
 
 def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each."""
+    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence [1].
+    tokens : Number
+        New tokens of each sequence [1].
+
+    Returns
+    -------
+    Step
+    """
     batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
     with scope("decode"):
         return step(scenario, (Pass(batch, tokens, context, decoding=True),))
 
 
 def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
-    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding."""
+    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence that decodes [1].
+    prompt : Number
+        Tokens of each prompt [1].
+    group : Number
+        Prompts that are taken in at once [1].
+
+    Returns
+    -------
+    tuple of Step and Number
+        The step, and the time that one prompt takes from decoding [s].
+    """
     with scope("prefill"):
         together = step(scenario, (Pass(group, prompt, 0.0),))
     return together, together.time / group / scenario.deployment.pp

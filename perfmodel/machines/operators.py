@@ -158,7 +158,17 @@ class Step:
         return self.busy + self.overhead + (self.imbalance + self.collective + self.host)
 
     def times(self, runs: Any) -> Step:
-        """Return this step run so many times over, for the same sequences."""
+        """Return this step run so many times over, for the same sequences.
+
+        Parameters
+        ----------
+        runs : Number
+            How often [1].
+
+        Returns
+        -------
+        Step
+        """
         return Step(
             busy=runs * self.busy,
             overlaps=tuple(replace(part, count=runs * part.count) for part in self.overlaps),
@@ -171,7 +181,17 @@ class Step:
         )
 
     def after(self, other: Step) -> Step:
-        """Return this step and another one before it; work is counted for the sequences of this one."""
+        """Return this step and another one before it; work is counted for the sequences of this one.
+
+        Parameters
+        ----------
+        other : Step
+            The one before.
+
+        Returns
+        -------
+        Step
+        """
         share = self.sequences / other.sequences
         return Step(
             busy=other.busy + self.busy,
@@ -186,7 +206,17 @@ class Step:
 
 
 def busy_time(overlaps: Iterable[Overlap]) -> Any:
-    """Return the time of overlaps, each as long as its slower side [s]."""
+    """Return the time of overlaps, each as long as its slower side [s].
+
+    Parameters
+    ----------
+    overlaps : iterable of Overlap
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     return _repeated(overlaps, roofline.operator_time)
 
 
@@ -200,7 +230,17 @@ def _repeated(overlaps: Iterable[Overlap], time: Callable[..., Any]) -> Any:
 
 
 def total(values: Iterable[Any]) -> Any:
-    """Return the sum, without the 0 that ``sum`` starts from and a trace would show."""
+    """Return the sum, without the 0 that ``sum`` starts from and a trace would show.
+
+    Parameters
+    ----------
+    values : iterable of Number
+        One at least.
+
+    Returns
+    -------
+    Number
+    """
     first, *rest = values
     for value in rest:
         first = first + value
@@ -288,12 +328,33 @@ def _state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
 
 
 def is_recurrent(layers: Layers) -> bool:
-    """Whether the mixer keeps a state of constant size."""
+    """Whether the mixer keeps a state of constant size.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    bool
+    """
     return layers.linear is not None or layers.mamba2 is not None or layers.mamba1 is not None
 
 
 def state_heads(layers: Layers) -> Any:
-    """Return the heads by which a recurrent state can be split."""
+    """Return the heads by which a recurrent state can be split.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    Number
+        Heads [1].
+    """
     part: LinearAttention | Mamba2 | None = layers.linear or layers.mamba2
     if isinstance(part, LinearAttention):
         return part.value_heads
@@ -314,7 +375,18 @@ class Tensor:
 
 
 def tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
-    """Give the tensors of one layer."""
+    """Give the tensors of one layer.
+
+    Parameters
+    ----------
+    model : Model
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    iterator of Tensor
+    """
     attention = layers.attention
     if attention is not None:
         qkv, out = _attention_parts(model, attention)
@@ -358,23 +430,63 @@ def tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
 
 
 def vocabulary(model: Model) -> Any:
-    """Weights of the embedding table, and as many again of the head."""
+    """Weights of the embedding table, and as many again of the head.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    Number
+        Weights [1].
+    """
     return transformer.vocabulary_parameters(vocab=model.vocab, hidden=model.hidden)
 
 
 def layer_count(model: Model) -> Any:
-    """Layers of the model."""
+    """Layers of the model.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    Number
+        Layers [1].
+    """
     return total(layers.count for layers in model.layers)
 
 
 def total_parameters(model: Model) -> Any:
-    """All weights of the model; a tied embedding counts once."""
+    """All weights of the model; a tied embedding counts once.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    Number
+        Weights [1].
+    """
     decoder = total(layers.count * one.held for layers in model.layers for one in tensors(model, layers))
     return decoder + model.hidden + vocabulary(model) * (1.0 if model.tied_embeddings else 2.0)
 
 
 def active_parameters(model: Model) -> Any:
-    """Weights that one token meets: its experts and the head, but not the look-up in an untied embedding."""
+    """Weights that one token meets: its experts and the head, but not the look-up in an untied embedding.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    Number
+        Weights [1].
+    """
     decoder = total(layers.count * one.active for layers in model.layers for one in tensors(model, layers))
     return decoder + model.hidden + vocabulary(model)
 
@@ -383,7 +495,21 @@ def active_parameters(model: Model) -> Any:
 
 
 def precision_of(scenario: Scenario, tensor: str, layers: Layers | None = None) -> str:
-    """Return the storage of a class of tensors: GPU engines leave some as the checkpoint has them."""
+    """Return the storage of a class of tensors: GPU engines leave some as the checkpoint has them.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tensor : str
+        Class of tensors: ``attention``, ``mlp``, ``experts``, ``router``, ``embedding``, ``head`` or ``norm``.
+    layers : Layers, optional
+        The run of layers that the tensor belongs to, where some keep a precision of their own.
+
+    Returns
+    -------
+    str
+        Name of a precision.
+    """
     if scenario.system.quantised == "all":
         return scenario.deployment.precision
     kept = (*scenario.model.unquantised, "norm", *(layers.unquantised if layers is not None else ()))
@@ -391,7 +517,19 @@ def precision_of(scenario: Scenario, tensor: str, layers: Layers | None = None) 
 
 
 def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
-    """Weights of one layer on one chip [B]; machines that shard by tile split everything evenly."""
+    """Weights of one layer on one chip [B]; machines that shard by tile split everything evenly.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     plan = scenario.deployment
     by_head = scenario.system.kind == "kernels"
     shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": 1.0 if by_head else plan.tp}
@@ -405,7 +543,20 @@ def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
 
 
 def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
-    """Cache bytes that one token leaves in one layer while it is within reach; 0 for a recurrent mixer."""
+    """Cache bytes that one token leaves in one layer while it is within reach; 0 for a recurrent mixer.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+    precision : str
+        Of the cache.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     element = PRECISION_BYTES[precision]
     if (attention := layers.attention) is not None:
         return transformer.kv_bytes_per_token(
@@ -424,25 +575,75 @@ def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
 
 
 def index_bytes_per_token(mla: Mla) -> Any:
-    """Bytes that the indexer keeps of one token in one layer."""
+    """Bytes that the indexer keeps of one token in one layer.
+
+    Parameters
+    ----------
+    mla : Mla
+        With an indexer.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     assert mla.indexer is not None
     return mla.indexer.head_dim + INDEX_SCALE_BYTES
 
 
 def kv_bytes_per_token(model: Model, precision: str) -> Any:
-    """Cache bytes that one token leaves in the whole model while it is within every window."""
+    """Cache bytes that one token leaves in the whole model while it is within every window.
+
+    Parameters
+    ----------
+    model : Model
+    precision : str
+        Of the cache.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     return total(layers.count * kv_bytes_per_token_layer(layers, precision) for layers in model.layers)
 
 
 def held_tokens(layers: Layers, tokens: Any) -> Any:
-    """Return the tokens of a sequence that one layer's cache holds: a window stops growing."""
+    """Return the tokens of a sequence that one layer's cache holds: a window stops growing.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+    tokens : Number
+        Tokens of the sequence [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
     if layers.attention is not None and layers.attention.sliding is not None:
         return minimum(tokens, layers.attention.sliding.window)
     return tokens
 
 
 def request_cache(scenario: Scenario, layers: Layers, tokens: Any) -> Any:
-    """Cache and state of one request of so many tokens in one layer, whole group [B]."""
+    """Cache and state of one request of so many tokens in one layer, whole group [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+        A run of equal layers.
+    tokens : Number
+        Tokens of the request [1].
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     if is_recurrent(layers):
         return _state_parts(scenario.model, layers)[1] * ACTIVATION_BYTES
     cache = held_tokens(layers, tokens) * kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
@@ -452,7 +653,20 @@ def request_cache(scenario: Scenario, layers: Layers, tokens: Any) -> Any:
 
 
 def cache_shards(layers: Layers, tp: Any) -> Any:
-    """Return the parts into which GPUs split the cache of a layer: by KV heads; latents replicate."""
+    """Return the parts into which GPUs split the cache of a layer: by KV heads; latents replicate.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+    tp : Number
+        Tensor-parallel degree [1].
+
+    Returns
+    -------
+    Number
+        Parts [1].
+    """
     if layers.attention is not None:
         return transformer.kv_shards(tp=tp, kv_heads=layers.attention.kv_heads)
     if is_recurrent(layers):
@@ -483,7 +697,19 @@ def _gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, preci
 
 
 def summed_message(scenario: Scenario, tokens: Any) -> Any:
-    """Message of the sum over the tensor-parallel group after a block [B]."""
+    """Message of the sum over the tensor-parallel group after a block [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tokens : Number
+        Tokens of the step [1].
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     return transformer.activation_traffic(
         tokens=tokens, width=scenario.model.hidden, bytes_per_element=ACTIVATION_BYTES
     )
@@ -774,7 +1000,20 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
 
 
 def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Operator]:
-    """Return the operators of one layer, in order; several passes share one read of the weights."""
+    """Return the operators of one layer, in order; several passes share one read of the weights.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+        A run of equal layers.
+    work : tuple of Pass
+        What runs in the step: passes that share one read of the weights.
+
+    Returns
+    -------
+    list of Operator
+    """
     found: list[Operator] = []
     if layers.attention is not None:
         found += _attention_operators(scenario, layers, work)
@@ -820,7 +1059,18 @@ def _elementwise_operator(scenario: Scenario, layers: Layers, work: Work) -> Ope
 
 
 def head_operator(scenario: Scenario, work: Work) -> Operator:
-    """Return the language-model head: a row for every token that decodes, one for each sequence that is prefilled."""
+    """Return the language-model head: a row for every token that decodes, one for each sequence that is prefilled.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    work : tuple of Pass
+        What runs in the step: passes that share one read of the weights.
+
+    Returns
+    -------
+    Operator
+    """
     model = scenario.model
     rows = total(part.sequences * part.tokens if part.decoding else part.sequences for part in work)
     return _gemm("head", rows, vocabulary(model), model.hidden + model.vocab, 1.0, precision_of(scenario, "head"))

@@ -32,7 +32,17 @@ from perfmodel.trace import scope
 
 
 def end_bytes(scenario: Scenario) -> Any:
-    """Weights of embedding and head, which take stages of their own [B]."""
+    """Weights of embedding and head, which take stages of their own [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     tables = 1.0 if scenario.model.tied_embeddings else 2.0
     return memory.weight_bytes(
         parameters=tables * vocabulary(scenario.model),
@@ -41,7 +51,17 @@ def end_bytes(scenario: Scenario) -> Any:
 
 
 def end_stages(scenario: Scenario) -> Any:
-    """Stages that hold embedding and head."""
+    """Stages that hold embedding and head.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Stages [1].
+    """
     sram = scenario.system.memory.sram
     assert sram is not None
     capacity = memory.partition_capacity(chips=scenario.deployment.tp, capacity=sram.capacity)
@@ -85,7 +105,18 @@ def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overl
 
 
 def beat(scenario: Scenario, work: Work) -> Step:
-    """Return the time of the slowest pipeline stage, and the work of all stages on one micro-batch."""
+    """Return the time of the slowest pipeline stage, and the work of all stages on one micro-batch.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    work : tuple of Pass
+        What runs in the step: passes that share one read of the weights.
+
+    Returns
+    -------
+    Step
+    """
     model, plan = scenario.model, scenario.deployment
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
     timed = work
@@ -129,7 +160,19 @@ def beat(scenario: Scenario, work: Work) -> Step:
 
 
 def hop_time(scenario: Scenario, tokens: Any) -> Any:
-    """Time on the link from one stage to the next [s]."""
+    """Time on the link from one stage to the next [s].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tokens : Number
+        Tokens of the micro-batch [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     system, plan = scenario.system, scenario.deployment
     link = system.link
     bandwidth = link.bandwidth_per_direction * plan.tp
@@ -146,14 +189,39 @@ def hop_time(scenario: Scenario, tokens: Any) -> Any:
 
 
 def waiting_time(scenario: Scenario) -> Any:
-    """Time by which a stage delays a token while it already takes the next micro-batch [s]."""
+    """Time by which a stage delays a token while it already takes the next micro-batch [s].
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
     stages = scenario.deployment.pp - end_stages(scenario)
     return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages) * efficiency.layer_latency
 
 
 def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
-    """Return a step that lasts so many beats, and the way of so many tokens from stage to stage."""
+    """Return a step that lasts so many beats, and the way of so many tokens from stage to stage.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    step : Step
+        One beat.
+    beats : Number
+        Beats that it lasts [1].
+    tokens : Number
+        Tokens that pass through all stages [1].
+
+    Returns
+    -------
+    Step
+    """
     stages = scenario.deployment.pp
     whole = step.times(beats)
     return replace(
@@ -165,13 +233,39 @@ def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
 
 
 def blend(one: Step, other: Step, share: Any) -> Step:
-    """Return the mean of two steps, ``share`` of it the other; the work stays that of the first."""
+    """Return the mean of two steps, ``share`` of it the other; the work stays that of the first.
+
+    Parameters
+    ----------
+    one, other : Step
+    share : Number
+        Share of the other [1].
+
+    Returns
+    -------
+    Step
+    """
     mean = one.times(1 - share).after(other.times(share))
     return replace(mean, loads=one.loads)
 
 
 def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-    """Return a decode step with so many new tokens a sequence, and the work of one micro-batch."""
+    """Return a decode step with so many new tokens a sequence, and the work of one micro-batch.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence [1].
+    tokens : Number
+        New tokens of each sequence [1].
+
+    Returns
+    -------
+    Step
+    """
     stages = scenario.deployment.pp
     batch = pipeline.microbatch_size(running=running, stages=stages)
     in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
@@ -182,7 +276,20 @@ def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) ->
 
 
 def plain_beat(scenario: Scenario, batch: Any, context: Any) -> Step:
-    """Return a beat of so many decode tokens and no prefill."""
+    """Return a beat of so many decode tokens and no prefill.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    batch : Number
+        Sequences of a micro-batch [1].
+    context : Number
+        Mean tokens in the cache of a sequence [1].
+
+    Returns
+    -------
+    Step
+    """
     with scope("plain"):
         return beat(scenario, (Pass(batch, 1.0, context, decoding=True),))
 
@@ -227,6 +334,10 @@ def chunked(scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias:
         Mean tokens in the cache of a decoding request [1].
     bias : Number
         Factor by which a request in flight is longer than the mean of all requests [1].
+
+    Returns
+    -------
+    Chunks
     """
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
     tokens = pipeline.chunk_tokens(budget=efficiency.token_budget, decode_tokens=others, prompt=prompt)
@@ -249,7 +360,17 @@ def chunked(scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias:
 
 
 def prompt_step(scenario: Scenario, chunks: Chunks) -> Step:
-    """Return the prefill of a prompt that waits for nobody: its chunks follow each other through all stages."""
+    """Return the prefill of a prompt that waits for nobody: its chunks follow each other through all stages.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    chunks : Chunks
+
+    Returns
+    -------
+    Step
+    """
     step = lasting(scenario, chunks.full, chunks.count + scenario.deployment.pp - 1, chunks.tokens)
     return replace(step, loads=(Load(1.0, chunks.flops, chunks.bytes_moved),), sequences=1.0)
 
@@ -258,6 +379,23 @@ def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: 
     """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it.
 
     Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once plays no part.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence that decodes [1].
+    prompt : Number
+        Tokens of each prompt [1].
+    group : Number
+        Prompts that are taken in at once [1].
+
+    Returns
+    -------
+    tuple of Step and Number
+        The step, and the time that one prompt takes from decoding [s].
     """
     batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
     others = minimum(batch, maximum(0.0, running - 1))

@@ -134,7 +134,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A result, the tree of equations and inputs that it rests on, and the inputs that matter most."""
+    """A result, the tree of equations and inputs that it rests on, and the inputs that matter most.
+
+    Attributes
+    ----------
+    metric, unit : str
+    value : float
+    root : Entry
+        The tree, the result on top.
+    elasticities : sequence of Elasticity
+        Of each input that the result depends on, the strongest first.
+    origins : dict of str to Provenance
+        Where those inputs come from, by path.
+    """
 
     metric: str
     value: float

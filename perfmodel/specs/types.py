@@ -198,9 +198,30 @@ TENSOR_CLASSES = ("attention", "mlp", "experts", "router", "embedding", "head")
 
 @dataclass(frozen=True)
 class Model:
-    """An architecture; the classes in ``unquantised`` stay in BF16 whatever the precision.
+    """An architecture.
 
-    ``towers`` are weights that engines load beside the text model: encoders of images and sound, and their projectors.
+    Attributes
+    ----------
+    name, hf_id : str
+        Its names here and on Hugging Face.
+    precision : str
+        In which the checkpoint stores its weights.
+    hidden, vocab : Number
+        Width of the residual stream; entries of the vocabulary [1].
+    tied_embeddings : bool
+        Whether the head shares the weights of the embedding.
+    max_context : Number
+        Tokens of a sequence that it was made for [1].
+    layers : tuple of Layers
+        Runs of equal layers, from the first to the last.
+    unquantised : tuple of str
+        Classes of tensors that stay in BF16 whatever the precision.
+    towers : Number
+        Weights that engines load beside the text model: encoders of images and sound, and their projectors [1].
+    aliases : tuple of str
+        Other names that it answers to.
+    provenance : dict of str to Provenance
+        Where each number comes from, by path.
     """
 
     name: str
@@ -224,14 +245,37 @@ class Model:
 class Traffic:
     """What the users ask for.
 
-    ``rounds`` is the number of prompts over the concurrency: a benchmark that sends all its clients at once starts with
-    a burst, which is one round of them.  ``length_jitter`` spreads lengths evenly down to so much less than the nominal
-    ones.  With ``prefill_first`` and fixed lengths the clients stay in lock-step, and every round is a burst.
-
     Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names, scaled to the means, or a
     trace ``FILE.csv`` as it is, else lognormal ones with the squared coefficients of variation given; theirs default to
-    those of the chat trace.  ``arrival_scv`` is that of the times between arrivals, ``prefix_hits`` the share of prompt
-    tokens found in a cache, ``think_time`` that of a session between two requests.
+    those of the chat trace.
+
+    Attributes
+    ----------
+    name : str
+    prompt, output : Number
+        Mean tokens of a prompt and of an answer [1].
+    concurrency : Number
+        Requests in flight, all replicas together [1].
+    rounds : Number
+        Prompts over the concurrency: a benchmark that sends all its clients at once starts with a burst, which is one
+        round of them [1].
+    length_jitter : Number
+        Share by which lengths spread evenly down from the nominal ones [1].
+    prefill_first : bool
+        Whether prompts that wait are prefilled before anybody decodes; with fixed lengths the clients then stay in
+        lock-step, and every round is a burst.
+    lengths : str
+        Name of a bundled table of lengths, or a trace.
+    prompt_scv, output_scv, arrival_scv : Number
+        Squared coefficients of variation of lengths and of the times between arrivals [1].
+    prefix_hits : Number
+        Share of prompt tokens found in a cache [1].
+    think_time : Number
+        Time of a session between two requests [s].
+    aliases : tuple of str
+        Other names that it answers to.
+    provenance : dict of str to Provenance
+        Where each number comes from, by path.
     """
 
     name: str
@@ -517,7 +561,50 @@ POWER_OF_KIND: dict[str, type[Any]] = {
 
 @dataclass(frozen=True)
 class System:
-    """A machine that can be bought, with the parts that the models need."""
+    """A machine that can be bought, with the parts that the models need.
+
+    Attributes
+    ----------
+    name, title : str
+        Its name here, and as its maker has it.
+    kind : str
+        How it runs a step: ``kernels``, ``dataflow`` or ``sram_pipeline``.
+    chip : str
+        Name of its chip, by which efficiencies are found.
+    chips_per_node : Number
+        Chips of a node, the unit that is sold [1].
+    rates : dict of str to Number
+        Dense arithmetic of a chip by precision [FLOP/s].
+    computes_as : dict of str to str
+        The rate that each storage precision computes at.
+    memory : Memory
+        Tiers of a chip.
+    link, network : Link
+        Between the chips of a node, and between nodes.
+    die : Die
+    power : Power
+    price : Price
+    plans : tuple of Plan
+        Layouts that it is offered in.
+    default_plan, default_engine : str
+        What is taken where nothing is asked for.
+    quantised : str
+        ``all`` where every tensor takes the precision asked for, ``linear`` where some stay as the checkpoint has them.
+    tile : Number
+        Elements to which sharded widths are filled up [1].
+    carbon : Carbon
+    node : Node
+    efficiency : Efficiency or None
+        What an engine reaches on it.
+    engine : Engine or None
+        How an engine budgets its memory; only kernel machines have one.
+    power_shape : PowerShape or None
+        How power follows the work.
+    aliases : tuple of str
+        Other names that it answers to.
+    provenance : dict of str to Provenance
+        Where each number comes from, by path.
+    """
 
     name: str
     title: str

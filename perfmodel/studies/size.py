@@ -52,7 +52,27 @@ MOST_CHIPS = 100_000.0
 
 @dataclass(frozen=True)
 class Sized:
-    """An answer: so many replicas of a plan of a system, under the traffic."""
+    """An answer: so many replicas of a plan of a system, under the traffic.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        Its ``deployment.dp`` are the replicas.
+    load : Loaded
+        What they do under it: percentiles, goodput, headroom, and what breaks first.
+    batch_cap, token_budget : float
+        Requests that a replica runs at most, and tokens of a step at most.
+    chips : float
+        Of all replicas, spares and draft stages counted.
+    usd_per_hour, power_w : float
+        Of all chips, with their share of the nodes [USD], [W].
+    usd_per_mtok : float
+        Of input and output tokens together, at the rate for the share of the day that the economics name.
+    availability : Availability or None
+        Spares, where a share of working time was asked for.
+    periods : tuple of (float, int)
+        Shares of the rate by period, and the replicas that each needs.
+    """
 
     scenario: Scenario
     load: Loaded
@@ -61,10 +81,8 @@ class Sized:
     chips: float
     usd_per_hour: float
     power_w: float
-    #: Of input and output tokens together, at the rate for the share of the day that the economics name.
     usd_per_mtok: float
     availability: Availability | None = None
-    #: Shares of the rate by period, and the replicas that each needs.
     periods: tuple[tuple[float, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

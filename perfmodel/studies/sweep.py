@@ -52,7 +52,18 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Axis:
-    """One input that a sweep varies: its path, its values (inside unit, or words), and whether it loops."""
+    """One input that a sweep varies.
+
+    Attributes
+    ----------
+    path : str
+    values : tuple
+        Numbers in the inside unit, or words.
+    unit : str
+        Of the numbers.
+    loops : bool
+        Whether each value is a question of its own; the others broadcast through one.
+    """
 
     path: str
     values: tuple[Any, ...]
@@ -123,7 +134,15 @@ def _numbers(path: str, written: str, unit: str, old: float) -> tuple[float, ...
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of the looping axes: its values, and a prediction over the broadcasting ones."""
+    """One combination of the looping axes.
+
+    Attributes
+    ----------
+    words : dict
+        Its values by path.
+    prediction : Prediction
+        Over the broadcasting axes; each array carries only those that it depends on.
+    """
 
     words: Mapping[str, Any]
     prediction: Prediction
@@ -166,7 +185,18 @@ class Sweep:
         return found
 
     def blocks(self, size: int = BLOCK) -> Iterator[dict[str, Any]]:
-        """Give the rows as columns, a block at a time, the last axis fastest."""
+        """Give the rows as columns, a block at a time, the last axis fastest.
+
+        Parameters
+        ----------
+        size : int
+            Rows of a block.
+
+        Returns
+        -------
+        iterator of dict
+            Arrays by column.
+        """
         points = int(np.prod(self.shape, dtype=int))
         for cell in self.cells:
             for start in range(0, points, size):
@@ -237,6 +267,16 @@ class Sweep:
 
     def best(self, metric: str = "output_tokens_per_s") -> dict[str, Any]:
         """Return the row where a metric is best: least for times, power and cost, most for rates and utilisations.
+
+        Parameters
+        ----------
+        metric : str
+            A metric of a prediction.
+
+        Returns
+        -------
+        dict
+            The row, by column.
 
         Raises
         ------

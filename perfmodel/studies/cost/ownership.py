@@ -77,14 +77,37 @@ class Owned:
 
 @dataclass(frozen=True)
 class Owning:
-    """Costs side by side, over the same draws of what is not known."""
+    """Costs side by side, over the same draws of what is not known.
+
+    Attributes
+    ----------
+    systems : tuple of Owned
+    sample : Sample
+        The draws.
+    assumed : tuple of str
+        What all of them assume.
+    """
 
     systems: tuple[Owned, ...]
     sample: Sample
     assumed: tuple[str, ...]
 
     def percentiles(self, at: int, result: str) -> dict[str, float | None]:
-        """Return P10, P50 and P90 of a result of one system; none where it has none."""
+        """Return P10, P50 and P90 of a result of one system; none where it has none.
+
+        Parameters
+        ----------
+        at : int
+            Place of the system.
+        result : str
+            ``input``, ``output`` or ``blended`` [USD per million tokens], ``joules_per_output_token`` [J] or
+            ``power_w`` [W].
+
+        Returns
+        -------
+        dict of str to float or None
+            ``p10``, ``p50`` and ``p90``.
+        """
         drawn = self.sample.systems[at]
         return {"p10": None, "p50": None, "p90": None} if drawn is None else drawn.percentiles(result)
 

@@ -44,7 +44,21 @@ class Validation:
     left_out: list[dict[str, Any]]
 
     def of(self, data: str, part: str, by: str) -> list[Score]:
-        """Return the scores of one file, part and grouping."""
+        """Return the scores of one file, part and grouping.
+
+        Parameters
+        ----------
+        data : str
+            Name of the file.
+        part : str
+            ``calibrated``, ``predicted`` or ``anomalous``.
+        by : str
+            What the rows are grouped by: ``metric``, ``model``, ...
+
+        Returns
+        -------
+        list of Score
+        """
         return [one for one in self.scores if (one.data, one.part, one.by) == (data, part, by)]
 
     def files(self) -> list[str]:
@@ -52,7 +66,18 @@ class Validation:
         return list(dict.fromkeys(row.data for row in self.rows))
 
     def coverage(self, data: str) -> float:
-        """Return the share of a file's rows that got a prediction."""
+        """Return the share of a file's rows that got a prediction.
+
+        Parameters
+        ----------
+        data : str
+            Name of the file.
+
+        Returns
+        -------
+        float
+            NaN where the file has no rows.
+        """
         mine = [row for row in self.rows if row.data == data]
         return sum(math.isfinite(row.predicted) for row in mine) / len(mine) if mine else _NAN
 

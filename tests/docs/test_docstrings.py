@@ -1,0 +1,137 @@
+"""What users call says of each parameter what it is, and what comes back; everywhere else a section fits its signature.
+
+Ruff sees to it that every public module, class, function and method has a docstring, and mypy that every signature has
+types.  Neither compares the sections of a docstring with the signature.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import typer
+
+import perfmodel
+from perfmodel import machines, numerics
+from perfmodel.cli.app import application
+from perfmodel.equation import equation
+from perfmodel.outputs.explain import Explanation
+from perfmodel.specs.types import Model, System, Traffic
+from perfmodel.studies.cost.ownership import Owned, Owning
+from perfmodel.studies.simulate import Comparison
+from perfmodel.studies.size import Sized, Sizing
+from perfmodel.studies.solve import Solution
+from perfmodel.studies.sweep import Axis, Cell, Sweep
+from perfmodel.studies.validate import Validation
+
+#: Classes of the results of the public functions.
+RESULTS = (Axis, Cell, Comparison, Explanation, Model, Owned, Owning, Sized, Sizing, Solution, Sweep, System, Traffic)
+RESULTS += (Validation, *(value for name in perfmodel.__all__ if inspect.isclass(value := getattr(perfmodel, name))))
+
+
+def section(text: str, title: str) -> str | None:
+    """Return a numpydoc section of a docstring."""
+    found = re.search(rf"^{title}\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return found and found[1]
+
+
+def entries(text: str) -> list[tuple[list[str], str]]:
+    """Return names and words of the entries of a section."""
+    heads = re.findall(r"^([^\s][^\n]*)\n?((?:^(?: +.*)?\n?)*)", text, re.MULTILINE)
+    return [([name.strip().lstrip("*") for name in head.split(" : ")[0].split(",")], said) for head, said in heads]
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+def methods(of: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, value in vars(of).items():
+        function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield f"{of.__name__}.{name}", function
+
+
+def functions(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, value in vars(module).items():
+        if not name.startswith("_") and inspect.isfunction(value) and value.__module__ == module.__name__:
+            yield f"{module.__name__.removeprefix('perfmodel.')}.{name}", inspect.unwrap(value)
+
+
+def interface() -> dict[str, Callable[..., Any]]:
+    """Return what users and authors of equations and machines call."""
+    found = {name: value for name in perfmodel.__all__ if inspect.isfunction(value := getattr(perfmodel, name))}
+    for of in dict.fromkeys(RESULTS):
+        found.update(methods(of))
+    for info in pkgutil.iter_modules(machines.__path__, "perfmodel.machines."):
+        found.update(functions(importlib.import_module(info.name)))
+    found.update(functions(numerics))
+    return {**found, "equation": equation}
+
+
+def everything() -> dict[str, Callable[..., Any]]:
+    """Return every public function and method of the package."""
+    found: dict[str, Callable[..., Any]] = {}
+    for info in pkgutil.walk_packages(perfmodel.__path__, "perfmodel."):
+        module = importlib.import_module(info.name)
+        found.update(functions(module))
+        for value in vars(module).values():
+            if inspect.isclass(value) and value.__module__ == module.__name__:
+                found.update({f"{info.name}.{name}": function for name, function in methods(value)})
+    return found
+
+
+INTERFACE, EVERYTHING = interface(), everything()
+
+
+def documented(function: Callable[..., Any], title: str = "Parameters") -> list[str]:
+    text = section(inspect.getdoc(function) or "", title) or ""
+    return [name for names, _ in entries(text) for name in names]
+
+
+@pytest.mark.parametrize("name", INTERFACE)
+def test_every_parameter_is_documented(name: str) -> None:
+    assert sorted(documented(INTERFACE[name])) == sorted(parameters(INTERFACE[name]))
+
+
+@pytest.mark.parametrize("name", INTERFACE)
+def test_what_comes_back_is_documented(name: str) -> None:
+    function = INTERFACE[name]
+    if inspect.signature(function).return_annotation in (None, "None"):
+        return
+    text = inspect.getdoc(function) or ""
+    # A method without parameters may say all in its one sentence.
+    in_one = not parameters(function) and re.match(r"(Return|Give|Whether) ", text)
+    assert section(text, "Returns") or in_one, text
+
+
+@pytest.mark.parametrize("of", dict.fromkeys(RESULTS), ids=lambda of: of.__name__)
+def test_every_attribute_of_a_result_is_documented(of: type) -> None:
+    if dataclasses.is_dataclass(of) and "__annotations__" in vars(of):
+        assert sorted(documented(of, "Attributes")) == sorted(field.name for field in dataclasses.fields(of))
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_a_section_fits_its_signature(name: str) -> None:
+    """Of whatever is no interface a sentence may say all; but what a section names exists, and all of it is named."""
+    function = EVERYTHING[name]
+    told = documented(function)
+    assert not told or sorted(told) == sorted(parameters(function))
+
+
+def test_every_argument_and_option_of_the_command_line_has_help() -> None:
+    def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+        yield name, command
+        for verb, below in getattr(command, "commands", {}).items():
+            yield from commands(below, f"{name} {verb}")
+
+    for name, command in commands(typer.main.get_command(application()), "perfmodel"):
+        assert command.help, name
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{name}: {parameter.name}"
