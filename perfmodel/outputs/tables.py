@@ -322,10 +322,13 @@ def table_html(
         state = "" if heading.startswith("assumed") else " open"
         folded = f"<details{state}><summary>{html.escape(heading)}</summary>{items}</details>"
         below += (folded if heading else items) if lines else ""
-    return (
-        f'<div class="perfmodel">{_STYLE}<table><caption>{html.escape(title)}</caption>'
-        f"<thead>{row('th', '', distinct(names))}</thead><tbody>{''.join(body)}</tbody></table>{below}</div>"
-    )
+    table = f"<p>{html.escape(title)}</p>"
+    if names:
+        table = (
+            f"<table><caption>{html.escape(title)}</caption><thead>{row('th', '', distinct(names))}</thead>"
+            f"<tbody>{''.join(body)}</tbody></table>"
+        )
+    return f'<div class="perfmodel">{_STYLE}{table}{below}</div>'
 
 
 def comparison_html(answers: Sequence[Prediction]) -> str:

@@ -237,6 +237,9 @@ class Model:
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
+    def __repr__(self) -> str:
+        return f"<Model {self.name}: {self.hf_id}, {self.precision}>"
+
 
 # --- traffic -----------------------------------------------------------------------------------------------------
 
@@ -293,6 +296,10 @@ class Traffic:
     think_time: Seconds = 0.0
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        given = [f"{part:,.0f}" if isinstance(part, float) else "several" for part in (self.prompt, self.output)]
+        return f"<Traffic {self.name}: {given[0]} tokens in, {given[1]} out>"
 
 
 # --- systems -----------------------------------------------------------------------------------------------------
@@ -631,6 +638,9 @@ class System:
     power_shape: PowerShape | None = None
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<System {self.name}: {self.title}>"
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,7 @@ from perfmodel.studies.results import unit_of
 BLOCK = 65536
 #: Rows and columns that a notebook shows.
 _SHOWN = 10
-_HEAD = (
-    "plan",
-    "ttft_s",
-    "tpot_s",
-    "output_tokens_per_s",
-    "power_w",
-    "usd_per_mtok_blended",
-    "fits",
-    "decode_limited_by",
-)
+_HEAD = ("ttft_s", "tpot_s", "output_tokens_per_s", "usd_per_mtok_blended", "fits", "decode_limited_by")
 #: Points that are evaluated at a time: few enough that intermediate results stay in the cache of a core.
 EVALUATED = 2**16
 

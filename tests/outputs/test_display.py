@@ -27,6 +27,9 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "saturated": lambda: perfmodel.simulate("llama-3.1-8b", on=H100, rate=1e6, requests=50),
     "tco": lambda: perfmodel.tco("llama-3.1-8b", on=[H100, "dgx-b200:tp=1"], samples=64),
     "explain": lambda: perfmodel.explain("tpot", "llama-3.1-8b", on=H100),
+    "system": lambda: perfmodel.system("dgx-h100"),
+    "model": lambda: perfmodel.model("llama-3.1-8b"),
+    "traffic": lambda: perfmodel.traffic("chat"),
     "solve": lambda: perfmodel.solve("tpot", "llama-3.1-8b", on=H100, for_="memory.hbm.bandwidth", target="6 ms"),
 }
 VOID = {"br", "hr", "img", "meta"}
