@@ -15,7 +15,7 @@ from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
 from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
-from perfmodel.specs.paths import get, provenance_of, put, quantities
+from perfmodel.specs.paths import get, provenance_of, put, put_all, quantities
 from perfmodel.specs.types import KernelsEfficiency, MeanPower, Model, Provenance, Scenario, SramEfficiency
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, scope
@@ -260,12 +260,11 @@ def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
         Its metrics are nodes.
     """
     with Ledger() as ledger:
-        node_scenario = scenario
+        nodes = {}
         for path, unit, value in quantities(scenario):
             source = provenance_of(scenario, path)
-            node = ledger.input(path, float(value), unit, f"{source.source} ({source.kind})")
-            node_scenario = put(node_scenario, path, node)
-        return ledger, evaluate(node_scenario)
+            nodes[path] = ledger.input(path, float(value), unit, f"{source.source} ({source.kind})")
+        return ledger, evaluate(put_all(scenario, nodes))
 
 
 def run(scenario: Scenario) -> Prediction:

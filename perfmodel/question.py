@@ -351,21 +351,23 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
     """Return the deployment that is assumed where no plan is given, and why."""
     system = scenario.system
     default = next((plan for plan in system.plans if plan.name == system.default_plan), system.plans[0])
-    candidates = []
+    fitting: dict[str, Scenario] = {}
     for plan in system.plans:
-        laid = _laid_out(scenario, plan)
+        laid = replace(scenario, deployment=_laid_out(scenario, plan))
         try:
-            check_plan(scenario.model, system, laid)
+            check_plan(scenario.model, system, laid.deployment)
         except UserError:
             continue
-        answer = evaluate(replace(scenario, deployment=laid))
-        if answer.fits:
-            if plan is default:
-                return laid, f"plan {plan.name}, the default of {system.name}"
-            candidates.append((float(answer.chips), float(answer.metrics["tpot_s"]), laid))
-    if not candidates:
+        if fit(laid).cap >= 1:
+            fitting[plan.name] = laid
+    if default.name in fitting or not fitting:
         return _laid_out(scenario, default), f"plan {default.name}, the default of {system.name}"
-    chosen = min(candidates, key=lambda candidate: candidate[:2])[2]
+
+    def cost(laid: Scenario) -> tuple[float, float]:
+        answer = evaluate(laid, ("tpot_s",))
+        return float(answer.chips), float(answer.metrics["tpot_s"])
+
+    chosen = min(fitting.values(), key=cost).deployment
     return chosen, f"plan {chosen.plan}, the fewest chips that fit ({default.name} does not)"
 
 

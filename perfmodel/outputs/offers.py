@@ -124,8 +124,9 @@ def offer(asked: Sequence[Scenario], more: Iterable[Scenario] = (), programs: Pr
     scenarios: dict[tuple[str, str], Scenario] = {}
     for scenario in asked:
         scenarios.setdefault((scenario.system.name, scenario.model.name), scenario)
-    texts = {gathered.trace_of(scenario).text for scenario in scenarios.values()}
-    for scenario in more:
+    others = list(more)
+    texts = {gathered.trace_of(scenario).text for scenario in scenarios.values()} if others else set()
+    for scenario in others:
         place = (scenario.system.name, scenario.model.name)
         if place not in scenarios and gathered.trace_of(scenario).text in texts:
             scenarios[place] = scenario
@@ -186,11 +187,13 @@ def layouts(scenario: Scenario) -> tuple[list[float], list[float]]:
         return True
 
     plan = scenario.deployment
+    stages = [plan.pp]
+    if scenario.system.kind == "sram_pipeline":
+        # How many stages embedding and head take depends on TP and is checked apart from it: any that are right do.
+        stages += [*(float(planned.pp) for planned in scenario.system.plans if planned.pp.isdigit()), 2.0, 10.0]
     tensor = []
     for tp in sorted({*_DEGREES, float(plan.tp)}):
-        # Whether the stages are right depends on TP and is checked apart from it, so any that are right will do.
-        tried = [plan.pp, *(float(planned.pp) for planned in scenario.system.plans if planned.pp.isdigit()), 2.0, 10.0]
-        laid = (replace(scenario, deployment=replace(plan, tp=tp, pp=pp, ep=1.0)) for pp in tried)
+        laid = (replace(scenario, deployment=replace(plan, tp=tp, pp=pp, ep=1.0)) for pp in stages)
         if any(runs(one) for one in laid):
             tensor.append(tp)
     expert = [ep for ep in _DEGREES if runs(replace(scenario, deployment=replace(plan, ep=ep, dp=ep)))]

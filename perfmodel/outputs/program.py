@@ -8,6 +8,8 @@ slot that each scenario fills with a constant or with the path of an input.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -57,7 +59,6 @@ def structure(part: Any) -> Any:
 class Trace:
     """The steps of a scenario as text without its leaves; the leaves in the order of the text, and the step of each."""
 
-    ledger: Ledger
     steps: tuple[Step, ...]
     text: str
     leaves: tuple[Leaf, ...]
@@ -85,7 +86,7 @@ def trace(scenario: Scenario) -> Trace:
     ):
         owners += [step.name] * (len(leaves) - len(owners))
         texts.append(f"{step.name if is_result(step) else ''}: {text}")
-    return Trace(ledger, found, "\n".join(texts), tuple(leaves), tuple(owners))
+    return Trace(found, "\n".join(texts), tuple(leaves), tuple(owners))
 
 
 def limits(scenario: Scenario) -> dict[str, Any]:
@@ -234,17 +235,34 @@ def share(traces: Sequence[Trace]) -> tuple[Program, list[tuple[Leaf, ...]]]:
     return Program(first.steps, tuple(occurrences), tuple(purposes)), [tuple(mine) for mine in filled]
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile: among the nodes of the traces that are kept it takes longer than making one."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Programs:
     """Gathers scenarios into as few programs as their structures allow."""
 
     def __init__(self) -> None:
         self._traces: dict[Any, Trace] = {}
+        self._first: dict[str, Trace] = {}
 
     def trace_of(self, scenario: Scenario) -> Trace:
         """Return the trace of a scenario's structure, made once."""
         key = structure(scenario)
         if key not in self._traces:
-            self._traces[key] = trace(scenario)
+            with _no_collection():
+                made = trace(scenario)
+            first = self._first.setdefault(made.text, made)
+            # Traces that read alike keep the steps of one of them: each holds thousands of nodes.
+            self._traces[key] = replace(first, leaves=made.leaves)
         return self._traces[key]
 
     def gather(self, scenarios: Iterable[Scenario]) -> tuple[list[Program], list[tuple[int, tuple[Leaf, ...]]]]:

@@ -95,14 +95,24 @@ def get(part: Any, path: str) -> Any:
 
 def put(part: Any, path: str, value: Any) -> Any:
     """Return a copy of a spec with another value at a path."""
-    key, _, rest = path.partition(".")
+    return put_all(part, {path: value})
+
+
+def put_all(part: Any, values: Mapping[str, Any]) -> Any:
+    """Return a copy of a spec with other values at some paths."""
+    below: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        key, _, rest = path.partition(".")
+        below.setdefault(key, {})[rest] = value
+
+    def changed(key: str, old: Any) -> Any:
+        return below[key][""] if "" in below[key] else put_all(old, below[key])
+
     if isinstance(part, Mapping):
-        return {**part, key: put(part[key], rest, value) if rest else value}
+        return {**part, **{key: changed(key, part[key]) for key in below}}
     if isinstance(part, tuple):
-        index = int(key)
-        changed = put(part[index], rest, value) if rest else value
-        return (*part[:index], changed, *part[index + 1 :])
-    return replace(part, **{key: put(getattr(part, key), rest, value) if rest else value})
+        return tuple(changed(str(at), old) if str(at) in below else old for at, old in enumerate(part))
+    return replace(part, **{key: changed(key, getattr(part, key)) for key in below})
 
 
 def unit_at(scenario: Scenario, path: str) -> str:
