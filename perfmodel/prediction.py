@@ -95,7 +95,13 @@ class Prediction:
         raise AttributeError(name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the documented JSON object."""
+        """Return the documented JSON object.
+
+        Returns
+        -------
+        dict
+            What does not exist is None.
+        """
         fits = bool(self.fits)
         plan = self.scenario.deployment
         return {
@@ -150,7 +156,12 @@ class Prediction:
         }
 
     def row(self) -> dict[str, Any]:
-        """Return the answer as flat columns."""
+        """Return the answer as flat columns.
+
+        Returns
+        -------
+        dict
+        """
         data = self.to_dict()
         flat: dict[str, Any] = {"model": data["model"], "system": data["system"], "chips": data["chips"]}
         flat.update({f"plan_{key}": value for key, value in data["plan"].items()})
@@ -245,12 +256,20 @@ def evaluate(scenario: Scenario, wanted: Collection[str] = ALL, steady: Steady |
         Metrics to work out, and ``breakdown``; on large arrays the others are not worth their time.
     steady : Steady, optional
         What the deployment does, where it is not what a closed loop makes it do.
+
+    Returns
+    -------
+    Prediction
     """
     return _answer(scenario, steady_state(scenario) if steady is None else steady, wanted)
 
 
 def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
     """Evaluate a scenario with every quantity of every spec a traced node.
+
+    Parameters
+    ----------
+    scenario : Scenario
 
     Returns
     -------
@@ -582,7 +601,16 @@ def _outside(scenario: Scenario) -> list[str]:
 
 
 def time_spreads(scenario: Scenario) -> tuple[float, float]:
-    """Return logarithms of factors on TTFT and TPOT that hold 80 % of what the models leave open, estimates apart."""
+    """Return logarithms of factors on TTFT and TPOT that hold 80 % of what the models leave open, estimates apart.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    tuple of float
+    """
     efficiency = scenario.system.efficiency
     ttft = tpot = _UNMEASURED_SPREAD
     if isinstance(efficiency, KernelsEfficiency):

@@ -71,7 +71,19 @@ SHARES = ("alpha", "ar")
 
 
 def split_system(on: str, options: Options) -> tuple[str, Options]:
-    """Read ``SYSTEM[:key=value,...]``; what stands there wins over the common options."""
+    """Read ``SYSTEM[:key=value,...]``; what stands there wins over the common options.
+
+    Parameters
+    ----------
+    on : str
+        System and plan.
+    options : Options
+
+    Returns
+    -------
+    tuple of str and Options
+        Name of the system, and the options with what stood there.
+    """
     name, colon, rest = on.partition(":")
     if not name:
         raise UserError(f"--on '{on}': name a system")
@@ -88,7 +100,19 @@ def split_system(on: str, options: Options) -> tuple[str, Options]:
 
 
 def number(name: str, text: str) -> float:
-    """Read a number of an option."""
+    """Read a number of an option.
+
+    Parameters
+    ----------
+    name : str
+        Of the option, for the refusal.
+    text : str
+        As it was written.
+
+    Returns
+    -------
+    float
+    """
     try:
         return parse(text, "1")
     except UserError as error:
@@ -96,7 +120,12 @@ def number(name: str, text: str) -> float:
 
 
 def check_options(options: Options) -> None:
-    """Refuse counts below 1 or with a fraction, and unknown words."""
+    """Refuse counts below 1 or with a fraction, and unknown words.
+
+    Parameters
+    ----------
+    options : Options
+    """
     for entry in fields(options):
         value = getattr(options, entry.name)
         if value is None or entry.name not in WHOLE:
@@ -138,6 +167,18 @@ def speculation_of(
     options: Options, target: Model, system: System, precision: str
 ) -> tuple[Speculation | None, list[str], list[str]]:
     """Return the speculation that options ask for, what is assumed, and what to mind.
+
+    Parameters
+    ----------
+    options : Options
+    target : Model
+    system : System
+    precision : str
+        Of the target's weights.
+
+    Returns
+    -------
+    tuple of Speculation or None, and two lists of str
 
     Raises
     ------
@@ -212,7 +253,16 @@ def speculation_of(
 
 
 def check_layout(scenario: Scenario) -> list[str]:
-    """Refuse a layout that target or draft cannot run; return what is assumed of the draft's."""
+    """Refuse a layout that target or draft cannot run; return what is assumed of the draft's.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    list of str
+    """
     check_plan(scenario.model, scenario.system, scenario.deployment)
     return _check_draft(scenario)
 
@@ -261,14 +311,34 @@ def _heads(run: Layers) -> tuple[float, float]:
 
 
 def kv_rule(system: System, engine: str, precision: str) -> str:
-    """Return the cache precision that an engine takes when none is given."""
+    """Return the cache precision that an engine takes when none is given.
+
+    Parameters
+    ----------
+    system : System
+    engine : str
+    precision : str
+        Of the weights.
+
+    Returns
+    -------
+    str
+        Name of a precision.
+    """
     if engine == "trtllm" and precision in ("fp8", "fp4", "mxfp4"):
         return "fp8"
     return "fp16" if system.computes_as.get("bf16") == "fp16" else "bf16"
 
 
 def check_plan(model: Model, system: System, plan: Deployment) -> None:
-    """Refuse a layout that cannot run, before anything is computed."""
+    """Refuse a layout that cannot run, before anything is computed.
+
+    Parameters
+    ----------
+    model : Model
+    system : System
+    plan : Deployment
+    """
     node = float(system.chips_per_node)
     tp, pp = float(plan.tp), float(plan.pp)
     if system.kind == "kernels":
@@ -375,7 +445,20 @@ _ANY_TRAFFIC: Any = None
 
 
 def named_precision(model: str | Model, architecture: Model) -> str:
-    """Return the precision that an alias such as ``Qwen/Qwen3-32B-FP8`` asks for; a file speaks for itself."""
+    """Return the precision that an alias such as ``Qwen/Qwen3-32B-FP8`` asks for; a file speaks for itself.
+
+    Parameters
+    ----------
+    model : str or Model
+        As it was asked for.
+    architecture : Model
+        What that names.
+
+    Returns
+    -------
+    str
+        Empty where the name asks for none.
+    """
     if not isinstance(model, str) or model.casefold() == architecture.name.casefold() or Path(model).exists():
         return ""
     return written_precision(model)
@@ -402,6 +485,10 @@ def resolve(
         ``PATH=VALUE`` each.
     efficiency : Efficiency, optional
         In place of the engine's calibrated one.
+
+    Returns
+    -------
+    Scenario
 
     Raises
     ------
@@ -431,7 +518,23 @@ def ask(
 ) -> Scenario:
     """Return the scenario of a loaded architecture on a loaded system; see :func:`resolve`.
 
-    ``named`` is the precision that the name by which the architecture was asked for ends in.
+    Parameters
+    ----------
+    architecture : Model
+    system : System
+        With the efficiencies of the engine.
+    engine : str
+    options : Options
+    changes : sequence of str
+        ``PATH=VALUE`` each.
+    warnings : sequence of str
+        What loading had to say.
+    named : str
+        The precision that the name by which the architecture was asked for ends in.
+
+    Returns
+    -------
+    Scenario
     """
     if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
         fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
@@ -530,12 +633,33 @@ def _deployment(scenario: Scenario, options: Options) -> tuple[Deployment, str]:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Return names with their place where one stands more than once."""
+    """Return names with their place where one stands more than once.
+
+    Parameters
+    ----------
+    names : sequence of str
+
+    Returns
+    -------
+    list of str
+    """
     return [name if names.count(name) == 1 else f"{name}#{at + 1}" for at, name in enumerate(names)]
 
 
 def split_changes(systems: Sequence[str], changes: Sequence[str]) -> list[list[str]]:
-    """Deal changes to systems: ``PATH=V`` to all, ``SYSTEM:PATH=V`` to those of a name, ``#2:PATH=V`` to the second."""
+    """Deal changes to systems: ``PATH=V`` to all, ``SYSTEM:PATH=V`` to those of a name, ``#2:PATH=V`` to the second.
+
+    Parameters
+    ----------
+    systems : sequence of str
+        Each with its plan.
+    changes : sequence of str
+
+    Returns
+    -------
+    list of list of str
+        One list a system.
+    """
     each: list[list[str]] = [[] for _ in systems]
     names = [split_system(system, Options())[0] for system in systems]
     for change in changes:

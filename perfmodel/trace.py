@@ -60,7 +60,19 @@ class Node:
         self.line = line
 
     def apply(self, name: str, *args: Any) -> Node:
-        """Return the node of an operation on this and other operands."""
+        """Return the node of an operation on this and other operands.
+
+        Parameters
+        ----------
+        name : str
+            An operator of :mod:`perfmodel.numerics`.
+        *args : Node or float
+            Its operands.
+
+        Returns
+        -------
+        Node
+        """
         numbers = [arg.value if isinstance(arg, Node) else arg for arg in args]
         return Node(self.ledger, name, args, float(OPERATIONS[name](*numbers)))
 
@@ -186,18 +198,54 @@ class Ledger:
         _active.reset(self._token)
 
     def input(self, path: str, value: float, unit: str = "", source: str = "") -> Node:
-        """Return a node for a spec's number."""
+        """Return a node for a spec's number.
+
+        Parameters
+        ----------
+        path : str
+            Of the number in the scenario.
+        value : float
+        unit : str
+        source : str
+            Where it comes from.
+
+        Returns
+        -------
+        Node
+        """
         self.inputs[path] = Input(path, unit, value, source)
         return Node(self, "input", (), value, label=path)
 
     def scope(self, name: str) -> _OpenScope:
-        """Open a named part of the calculation."""
+        """Open a named part of the calculation.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        context manager
+        """
         return _OpenScope(self, name)
 
     def record(
         self, name: str, symbol: str, unit: str, source: str, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
-        """Call an equation and write its line."""
+        """Call an equation and write its line.
+
+        Parameters
+        ----------
+        name, symbol, unit, source : str
+            As the equation is registered.
+        function : callable
+            The equation.
+        arguments : dict of str to Node or float
+
+        Returns
+        -------
+        Node
+        """
         place = [part.name.rpartition(".")[2] for part in self._stack if part.name]
         line = Line(".".join([*place, name]), symbol, unit, source, arguments)
         bound = {
@@ -217,7 +265,17 @@ class Ledger:
         return Node(self, "line", (), line.value, line=line)
 
     def reached(self, nodes: Iterable[Any]) -> dict[str, Input]:
-        """Return the inputs that nodes depend on, by path, in the order of the specs."""
+        """Return the inputs that nodes depend on, by path, in the order of the specs.
+
+        Parameters
+        ----------
+        nodes : iterable
+            What is no node reaches nothing.
+
+        Returns
+        -------
+        dict of str to Input
+        """
         found: set[str] = set()
         seen: set[int] = set()
         stack = list(nodes)
@@ -234,7 +292,12 @@ class Ledger:
         return {path: entry for path, entry in self.inputs.items() if path in found}
 
     def walk(self) -> Iterator[tuple[int, Line | Scope]]:
-        """Give every scope and line with its depth, outermost first."""
+        """Give every scope and line with its depth, outermost first.
+
+        Returns
+        -------
+        iterator of (int, Line or Scope)
+        """
 
         def below(part: Line | Scope, depth: int) -> Iterator[tuple[int, Line | Scope]]:
             for child in part.children:
@@ -262,11 +325,29 @@ _NO_SCOPE: AbstractContextManager[None] = nullcontext()
 
 
 def scope(name: str) -> AbstractContextManager[None]:
-    """Name a part of the calculation in the ledger; nothing at all when no ledger is open."""
+    """Name a part of the calculation in the ledger; nothing at all when no ledger is open.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    context manager
+    """
     ledger = _active.get()
     return _NO_SCOPE if ledger is None else ledger.scope(name)
 
 
 def value_of(number: Any) -> Any:
-    """Return the plain number behind a node, and anything else as it is."""
+    """Return the plain number behind a node, and anything else as it is.
+
+    Parameters
+    ----------
+    number : Any
+
+    Returns
+    -------
+    Any
+    """
     return number.value if isinstance(number, Node) else number

@@ -64,6 +64,11 @@ def recovery_time(scenario: Scenario, load: Loaded, rates: Reliability) -> float
     scenario : Scenario
     load : Loaded
     rates : Reliability
+
+    Returns
+    -------
+    float
+        Time [s].
     """
     service = load.service
     if scenario.system.kind == "sram_pipeline":
@@ -95,6 +100,10 @@ def spares_for(needed: int, share: float, target: float) -> tuple[int, float]:
         Of time that one of them works, each by itself.
     target : float
         Share of time that enough must work.
+
+    Returns
+    -------
+    tuple of int and float
     """
     from scipy.stats import binom
 
@@ -123,6 +132,10 @@ def with_failures(
         Of one replica.
     chip_mtbf : float
         Between failures of a chip [s].
+
+    Returns
+    -------
+    Availability
     """
     mtbf = float(reliability.instance_mtbf(chip_mtbf=chip_mtbf, chips=chips))
     recovery = recovery_time(scenario, load, rates)

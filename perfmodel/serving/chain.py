@@ -64,7 +64,18 @@ class Law:
         return time[order], np.cumsum(weight[order])
 
     def share_below(self, time: float) -> float:
-        """Probability to be at most a time."""
+        """Probability to be at most a time.
+
+        Parameters
+        ----------
+        time : float
+            Time [s].
+
+        Returns
+        -------
+        float
+            Probability [1].
+        """
         from scipy.special import ndtr
 
         mean = np.maximum(self.mean, 1e-12)
@@ -75,19 +86,48 @@ class Law:
         return min(1.0, float(np.sum(self.weight * np.where(beyond < 0, 0.0, ndtr(normal)))))
 
     def quantile(self, share: float) -> float:
-        """Time that so large a share does not exceed."""
+        """Time that so large a share does not exceed.
+
+        Parameters
+        ----------
+        share : float
+            Share of the requests [1].
+
+        Returns
+        -------
+        float
+            Time [s].
+        """
         times, shares = self.points
         return float(times[min(len(times) - 1, int(np.searchsorted(shares, share * shares[-1])))])
 
     def mixed(self, share: float, later: float) -> Law:
-        """Return the law where such a share of requests takes so much longer [s]."""
+        """Return the law where such a share of requests takes so much longer [s].
+
+        Parameters
+        ----------
+        share : float
+            Share of the requests [1].
+        later : float
+            Time [s].
+
+        Returns
+        -------
+        Law
+        """
         twice = {name: np.concatenate([getattr(self, name)] * 2) for name in _PARTS}
         twice["weight"] = np.concatenate([self.weight * (1 - share), self.weight * share])
         twice["shift"] = np.concatenate([self.shift, self.shift + later])
         return Law(**twice)
 
     def summary(self) -> dict[str, float]:
-        """Mean and percentiles."""
+        """Mean and percentiles.
+
+        Returns
+        -------
+        dict of str to float
+            ``mean`` and ``p50``, ``p90``, ``p99`` [s].
+        """
         return {"mean": self.average, **{f"p{share * 100:g}": self.quantile(share) for share in QUANTILES}}
 
 
@@ -141,30 +181,98 @@ class Service:
         return self.lengths.mean(np.maximum(1.0, self.lengths.prompt * (1 - self.cached)))
 
     def steps(self, running: Any) -> Any:
-        """Mean decode step of a life whose first step is the prefill, with so many requests in the replica [s]."""
+        """Mean decode step of a life whose first step is the prefill, with so many requests in the replica [s].
+
+        Parameters
+        ----------
+        running : Number
+            Requests in the replica [1].
+
+        Returns
+        -------
+        Number
+            Time [s].
+        """
         return self.times.step(running * (1 - 1 / self.output), self.context)
 
     def seen(self, running: Any) -> Any:
-        """Mean decode step that a decoding request sees; the others decode outside their prefill only [s]."""
+        """Mean decode step that a decoding request sees; the others decode outside their prefill only [s].
+
+        Parameters
+        ----------
+        running : Number
+            Requests in the replica [1].
+
+        Returns
+        -------
+        Number
+            Time [s].
+        """
         others = np.maximum(0.0, running - 1)
         return self.times.step(1 + others * (1 - 1 / self.output), self.context)
 
     def occupancy(self, company: float) -> float:
-        """Mean time that a prompt takes from decoding [s]."""
+        """Mean time that a prompt takes from decoding [s].
+
+        Parameters
+        ----------
+        company : float
+            See :meth:`company` [1].
+
+        Returns
+        -------
+        float
+            Time [s].
+        """
         return self.lengths.mean(self.times.prefill(self.lengths.prompt, company, self.cached))
 
     def entry(self, company: float) -> float:
-        """Mean time until the next prompt can start [s]."""
+        """Mean time until the next prompt can start [s].
+
+        Parameters
+        ----------
+        company : float
+            See :meth:`company` [1].
+
+        Returns
+        -------
+        float
+            Time [s].
+        """
         return self.lengths.mean(self.times.entry(self.lengths.prompt, company, self.cached))
 
     def company(self, running: float, arriving: float) -> float:
-        """Return what stands for company in the tables: prompts in one step, or requests that decode meanwhile."""
+        """Return what stands for company in the tables: prompts in one step, or requests that decode meanwhile.
+
+        Parameters
+        ----------
+        running : float
+            Requests in the replica [1].
+        arriving : float
+            Prompts that arrive during a step [1].
+
+        Returns
+        -------
+        float
+            [1]
+        """
         if self.times.rides:
             return running
         return max(1.0, min(arriving, max(1.0, self.times.budget / self.prompt), running))
 
     def rates(self, running: Any) -> Any:
-        """Requests that the replica finishes with a queue before it, by requests that run [1/s]."""
+        """Requests that the replica finishes with a queue before it, by requests that run [1/s].
+
+        Parameters
+        ----------
+        running : Number
+            Requests that run [1].
+
+        Returns
+        -------
+        ndarray
+            Rates [1/s].
+        """
         running = np.atleast_1d(np.asarray(running, dtype=float))
         step = self.steps(running)
         found = np.empty(len(running))
@@ -176,7 +284,22 @@ class Service:
         return found
 
     def intake(self, company: float, occupancy: float, step: float) -> float:
-        """Prompts that the replica can take in while it decodes [1/s]."""
+        """Prompts that the replica can take in while it decodes [1/s].
+
+        Parameters
+        ----------
+        company : float
+            See :meth:`company` [1].
+        occupancy : float
+            Time that a prompt takes from decoding [s].
+        step : float
+            Time of a decode step [s].
+
+        Returns
+        -------
+        float
+            Rate [1/s].
+        """
         if self.times.rides:
             return 1 / self.entry(company)
         return float(
@@ -257,7 +380,17 @@ class Queue:
 
 
 def overlap(lengths: Lengths) -> float:
-    """Return the integral of the squared survival function of the outputs over their mean."""
+    """Return the integral of the squared survival function of the outputs over their mean.
+
+    Parameters
+    ----------
+    lengths : Lengths
+
+    Returns
+    -------
+    float
+        [1]
+    """
     order = np.argsort(lengths.output)
     value, weight = lengths.output[order], lengths.weight[order]
     survival = 1 - np.concatenate([[0.0], np.cumsum(weight)[:-1]])
@@ -502,6 +635,11 @@ def dispersion(rate: float, scv: float, window: Any) -> Any:
         Squared coefficient of variation of the gaps.
     window : float or ndarray
         Time [s].
+
+    Returns
+    -------
+    Number
+        [1]
     """
     window = np.asarray(window, dtype=float)
     if scv == 1.0:

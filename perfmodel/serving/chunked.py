@@ -59,6 +59,10 @@ def chunked_loop(
         Whether all requests start together, as those of equal length do that were sent at once.
     bias : Number
         Factor by which a request in flight is longer than the mean of all requests [1].
+
+    Returns
+    -------
+    ChunkedLoop
     """
     efficiency = cast(KernelsEfficiency, scenario.system.efficiency)
     steps = maximum(0.0, output - 1)

@@ -30,12 +30,33 @@ class ItPower:
     watts: Any
 
     def at_utility(self, pue: Any) -> AllInPower:
-        """Return it with what the building adds, once."""
+        """Return it with what the building adds, once.
+
+        Parameters
+        ----------
+        pue : Number
+            Power at the utility over that of the machines [1].
+
+        Returns
+        -------
+        AllInPower
+        """
         return AllInPower(power.utility_power(power=self.watts, pue=pue))
 
 
 def electricity_per_year(drawn: AllInPower, economics: Economics) -> Any:
-    """Return the price of a year's electricity [USD]; only power at the utility is paid for."""
+    """Return the price of a year's electricity [USD]; only power at the utility is paid for.
+
+    Parameters
+    ----------
+    drawn : AllInPower
+    economics : Economics
+
+    Returns
+    -------
+    Number
+        Price [USD].
+    """
     if not isinstance(drawn, AllInPower):
         raise TypeError("electricity is paid at the utility: give an AllInPower, as ItPower(...).at_utility(pue)")
     return tco.electricity_per_year(power=drawn.watts, usd_per_joule=economics.electricity)
@@ -123,7 +144,17 @@ def _step_level(shape: CausePower, cap: Any, step: Step) -> Any:
 
 
 def draw(scenario: Scenario, steady: Steady) -> Draw:
-    """Return what a deployment draws in its steady state."""
+    """Return what a deployment draws in its steady state.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    steady : Steady
+
+    Returns
+    -------
+    Draw
+    """
     plate, shape, plan = scenario.system.power, scenario.system.power_shape, scenario.deployment
     rate = steady.rate / plan.dp
     with scope("power"):
@@ -170,6 +201,16 @@ def draw(scenario: Scenario, steady: Steady) -> Draw:
 
 def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
     """Return what a deployment costs in its steady state, given what it draws.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    steady : Steady
+    drawn : Draw
+
+    Returns
+    -------
+    Cost
 
     Notes
     -----
@@ -239,6 +280,15 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
 
 
 def cost_of(scenario: Scenario) -> Cost:
-    """Return power and cost of a scenario; where the model does not fit, its numbers mean nothing."""
+    """Return power and cost of a scenario; where the model does not fit, its numbers mean nothing.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Cost
+    """
     steady = steady_state(scenario)
     return cost(scenario, steady, draw(scenario, steady))

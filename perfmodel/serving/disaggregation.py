@@ -50,14 +50,34 @@ class Pools:
 
 
 def prefill_service(scenario: Scenario, lengths: Lengths) -> Service:
-    """Return what a replica that only prefills can do."""
+    """Return what a replica that only prefills can do.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    lengths : Lengths
+
+    Returns
+    -------
+    Service
+    """
     alone = Lengths(lengths.prompt, np.ones_like(lengths.output), lengths.weight)
     times = step_times(scenario, longest_prompt=float(alone.prompt.max()), longest=float(alone.prompt.max()) + 1)
     return serve(times, alone, float(scenario.traffic.prefix_hits))
 
 
 def decode_service(scenario: Scenario, lengths: Lengths) -> Service:
-    """Return what a replica that only decodes can do; a prompt's cache comes from elsewhere."""
+    """Return what a replica that only decodes can do; a prompt's cache comes from elsewhere.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    lengths : Lengths
+
+    Returns
+    -------
+    Service
+    """
     times = step_times(
         scenario,
         longest_prompt=float(lengths.prompt.max()),
@@ -69,7 +89,20 @@ def decode_service(scenario: Scenario, lengths: Lengths) -> Service:
 
 
 def transfer(sender: Scenario, receiver: Scenario, tokens: Any) -> Any:
-    """Time to move the cache of so many tokens from a replica to another [s]."""
+    """Time to move the cache of so many tokens from a replica to another [s].
+
+    Parameters
+    ----------
+    sender, receiver : Scenario
+        Layouts of a replica of either pool.
+    tokens : Number
+        Tokens in the cache [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
     ends = []
     for side in (sender, receiver):
         chips = float(side.deployment.tp) * float(side.deployment.pp)
@@ -147,6 +180,11 @@ def split_step(
         Tokens in the cache of each.
     batches : float
         Batches that take turns.
+
+    Returns
+    -------
+    float
+        Time [s].
     """
     layers = attention.model.layers
     parts = (

@@ -85,7 +85,16 @@ class Budget:
 
 
 def model_memory(scenario: Scenario) -> Tier:
-    """Return the tier that holds weights and cache."""
+    """Return the tier that holds weights and cache.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Tier
+    """
     tiers = scenario.system.memory
     tier = tiers.sram if scenario.system.kind == "sram_pipeline" else tiers.hbm
     assert tier is not None
@@ -99,7 +108,17 @@ def _is_given(value: Any) -> bool:
 
 
 def usable(tier: Tier) -> Any:
-    """Return what the driver shows of a tier, or its label where that is not published."""
+    """Return what the driver shows of a tier, or its label where that is not published.
+
+    Parameters
+    ----------
+    tier : Tier
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     return tier.visible if _is_given(tier.visible) else tier.capacity
 
 
@@ -107,7 +126,17 @@ def usable(tier: Tier) -> Any:
 
 
 def held_layers(scenario: Scenario) -> Any:
-    """Return the layers of the fullest stage."""
+    """Return the layers of the fullest stage.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Layers [1].
+    """
     stages = scenario.deployment.pp
     if scenario.system.kind == "sram_pipeline":
         # Embedding and head have stages of their own, so the stages of layers decide.
@@ -116,7 +145,19 @@ def held_layers(scenario: Scenario) -> Any:
 
 
 def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
-    """Return the weights on a chip of the fullest stage [B], with or without embedding and head."""
+    """Return the weights on a chip of the fullest stage [B], with or without embedding and head.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    ends_elsewhere : bool
+        Whether embedding and head lie on stages of their own.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     model, plan = scenario.model, scenario.deployment
     engine = scenario.system.engine
     if engine is not None and _is_given(engine.weights):
@@ -139,7 +180,17 @@ def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
 
 
 def all_weights(scenario: Scenario) -> Any:
-    """Return the weights on a chip of the fullest stage, those of a draft beside it included [B]."""
+    """Return the weights on a chip of the fullest stage, those of a draft beside it included [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     weights, draft = chip_weights(scenario), _draft_beside(scenario)
     if draft is None:
         return weights
@@ -177,6 +228,11 @@ def request_bytes(scenario: Scenario, tokens: Any) -> Any:
     scenario : Scenario
     tokens : Number
         Length of the request [1].
+
+    Returns
+    -------
+    Number
+        Bytes [B].
     """
     engine = scenario.system.engine
     parts = []
@@ -199,7 +255,19 @@ def _draft_beside(scenario: Scenario) -> Scenario | None:
 
 
 def token_bytes(scenario: Scenario, run: Layers) -> Any:
-    """Return the cache that one token leaves in one layer, keys of an indexer included [B]."""
+    """Return the cache that one token leaves in one layer, keys of an indexer included [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    run : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     cache = kv_bytes_per_token_layer(run, scenario.deployment.kv_precision)
     if run.mla is not None and run.mla.indexer is not None:
         cache = cache + index_bytes_per_token(run.mla)
@@ -207,7 +275,17 @@ def token_bytes(scenario: Scenario, run: Layers) -> Any:
 
 
 def bytes_per_token(scenario: Scenario) -> Any:
-    """Return the cache that one more token takes on a chip while it is within every window [B]."""
+    """Return the cache that one more token takes on a chip while it is within every window [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     own = total(_on_chip(scenario, run, token_bytes(scenario, run)) for run in scenario.model.layers)
     draft = _draft_beside(scenario)
     return own if draft is None else own + bytes_per_token(draft)
@@ -217,7 +295,18 @@ def bytes_per_token(scenario: Scenario) -> Any:
 
 
 def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
-    """Return the activations for which an engine sizes its memory [B]."""
+    """Return the activations for which an engine sizes its memory [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    engine : Engine
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     if _is_given(engine.activation_peak):
         return engine.activation_peak
     if engine.name == "sglang":
@@ -250,7 +339,20 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
 
 
 def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
-    """Return how the memory of a chip is divided, by the rule of its engine."""
+    """Return how the memory of a chip is divided, by the rule of its engine.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    capacity : Number
+        What the driver shows [B].
+    weights : Number
+        On the chip [B].
+
+    Returns
+    -------
+    Budget
+    """
     engine, plan = scenario.system.engine, scenario.deployment
     if engine is None:
         efficiency: Any = scenario.system.efficiency
@@ -295,6 +397,10 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
     scenario : Scenario
     tokens : Number, optional
         Length of a request; the mean of the traffic where not given [1].
+
+    Returns
+    -------
+    Fit
     """
     engine = scenario.system.engine
     with scope("memory"):
@@ -343,7 +449,16 @@ def _cached(scenario: Scenario) -> list[Layers]:
 
 
 def is_uniform(scenario: Scenario) -> bool:
-    """Whether every layer with a cache keeps every token."""
+    """Whether every layer with a cache keeps every token.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    bool
+    """
     return not any(is_recurrent(run) or (run.attention and run.attention.sliding) for run in _cached(scenario))
 
 
@@ -357,6 +472,11 @@ def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
         For requests of that length.
     tokens : Number
         Length of a request [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
     """
     if is_uniform(scenario):
         return memory.longest_sequence(room=held.room, bytes_per_token=held.per_token, block=held.block_tokens)

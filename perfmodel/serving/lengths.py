@@ -27,16 +27,47 @@ class Lengths:
     weight: Any
 
     def mean(self, values: Any) -> float:
-        """Mean of something that each point has."""
+        """Mean of something that each point has.
+
+        Parameters
+        ----------
+        values : ndarray
+            One entry a point.
+
+        Returns
+        -------
+        float
+        """
         return float(np.sum(self.weight * values))
 
     def draw(self, generator: Any, count: int) -> tuple[Any, Any]:
-        """Draw so many requests."""
+        """Draw so many requests.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+        count : int
+
+        Returns
+        -------
+        tuple of ndarray
+            Prompt and output tokens [1].
+        """
         at = generator.choice(len(self.weight), size=count, p=self.weight)
         return self.prompt[at], self.output[at]
 
     def upto(self, longest: float) -> Lengths:
-        """Return the requests of no more tokens than given."""
+        """Return the requests of no more tokens than given.
+
+        Parameters
+        ----------
+        longest : float
+            Tokens of prompt and output together [1].
+
+        Returns
+        -------
+        Lengths
+        """
         fits = self.prompt + self.output <= longest
         weight = self.weight[fits]
         return Lengths(self.prompt[fits], self.output[fits], weight / max(1e-300, float(weight.sum())))
@@ -51,6 +82,10 @@ def spread(mean: float, scv: float, points: int = _POINTS) -> tuple[Any, Any]:
         Mean and squared coefficient of variation.
     points : int
         Slices; the upper tail is cut finer.
+
+    Returns
+    -------
+    tuple of ndarray
     """
     if scv <= 0:
         return np.array([mean]), np.array([1.0])
@@ -68,7 +103,19 @@ def spread(mean: float, scv: float, points: int = _POINTS) -> tuple[Any, Any]:
 
 
 def lognormal(prompt: float, prompt_scv: float, output: float, output_scv: float) -> Lengths:
-    """Return independent lognormal lengths; 0 spread gives fixed ones."""
+    """Return independent lognormal lengths; 0 spread gives fixed ones.
+
+    Parameters
+    ----------
+    prompt, output : float
+        Mean tokens [1].
+    prompt_scv, output_scv : float
+        Squared coefficients of variation [1].
+
+    Returns
+    -------
+    Lengths
+    """
     p, wp = spread(prompt, prompt_scv)
     d, wd = spread(max(1.0, output), output_scv)
     grid = np.meshgrid(p, d, indexing="ij")
@@ -76,7 +123,19 @@ def lognormal(prompt: float, prompt_scv: float, output: float, output_scv: float
 
 
 def empirical(prompt: Any, output: Any, points: int = _POINTS) -> Lengths:
-    """Return the lengths of a trace: groups of equal size by prompt and, within each, by output, at their means."""
+    """Return the lengths of a trace: groups of equal size by prompt and, within each, by output, at their means.
+
+    Parameters
+    ----------
+    prompt, output : ndarray
+        Tokens of each request [1].
+    points : int
+        Groups by prompt, and by output within each.
+
+    Returns
+    -------
+    Lengths
+    """
     prompt, output = np.asarray(prompt, dtype=float), np.asarray(output, dtype=float)
     order = np.argsort(prompt, kind="stable")
     p, d, w = [], [], []

@@ -30,11 +30,31 @@ class Objectives:
     limits: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def failed(self, queue: Queue) -> list[tuple[str, str]]:
-        """Return the objectives that a queue does not meet."""
+        """Return the objectives that a queue does not meet.
+
+        Parameters
+        ----------
+        queue : Queue
+
+        Returns
+        -------
+        list of tuple of str
+            Keys as in ``limits``.
+        """
         return [key for key, limit in self.limits.items() if not meets(queue, key, limit)]
 
     def share_met(self, queue: Queue) -> float:
-        """Return the share of requests within every time named, as if times were independent."""
+        """Return the share of requests within every time named, as if times were independent.
+
+        Parameters
+        ----------
+        queue : Queue
+
+        Returns
+        -------
+        float
+            Share [1].
+        """
         share = 1.0
         for time in TIMES:
             named = [limit for (name, _), limit in self.limits.items() if name == time]
@@ -45,7 +65,21 @@ class Objectives:
 
 
 def statistic(queue: Queue, time: str, what: str) -> float:
-    """Return the mean or a percentile of a time of a queue [s]; infinite where the load is not served."""
+    """Return the mean or a percentile of a time of a queue [s]; infinite where the load is not served.
+
+    Parameters
+    ----------
+    queue : Queue
+    time : str
+        ``ttft``, ``tpot``, ``latency`` or ``wait``.
+    what : str
+        ``mean``, ``p50``, ``p90`` or ``p99``.
+
+    Returns
+    -------
+    float
+        Time [s].
+    """
     law: Law | None = getattr(queue, time)
     if queue.saturated or law is None:
         return math.inf
@@ -53,7 +87,20 @@ def statistic(queue: Queue, time: str, what: str) -> float:
 
 
 def meets(queue: Queue, key: tuple[str, str], limit: float) -> bool:
-    """Whether a time of a queue is within an objective."""
+    """Whether a time of a queue is within an objective.
+
+    Parameters
+    ----------
+    queue : Queue
+    key : tuple of str
+        A time and what of it: ``("ttft", "p99")``.
+    limit : float
+        Time [s].
+
+    Returns
+    -------
+    bool
+    """
     time, what = key
     law: Law | None = getattr(queue, time)
     if queue.saturated or law is None:
@@ -62,7 +109,17 @@ def meets(queue: Queue, key: tuple[str, str], limit: float) -> bool:
 
 
 def phrase(key: tuple[str, str]) -> str:
-    """Return how an objective is named to users."""
+    """Return how an objective is named to users.
+
+    Parameters
+    ----------
+    key : tuple of str
+        A time and what of it: ``("ttft", "p99")``.
+
+    Returns
+    -------
+    str
+    """
     time, what = key
     return f"{'mean ' if what == 'mean' else what.upper() + ' '}{TIMES[time]}"
 
@@ -103,7 +160,21 @@ class Loaded:
 
 
 def queue_of(service: Service, rate: float, arrival_scv: float, replicas: int) -> Queue:
-    """Return the queue of one of so many replicas."""
+    """Return the queue of one of so many replicas.
+
+    Parameters
+    ----------
+    service : Service
+    rate : float
+        Requests, all replicas together [1/s].
+    arrival_scv : float
+        Squared coefficient of variation of their arrivals [1].
+    replicas : int
+
+    Returns
+    -------
+    Queue
+    """
     scv = float(queueing.split_scv(scv=arrival_scv, ways=float(replicas)))
     return load_queue(service, rate / replicas, scv)
 
@@ -118,6 +189,10 @@ def loaded(service: Service, rate: float, arrival_scv: float, replicas: int, obj
         Of all requests together.
     replicas : int
     objectives : Objectives
+
+    Returns
+    -------
+    Loaded
     """
     queue = queue_of(service, rate, arrival_scv, replicas)
     goodput = 0.0 if queue.saturated else rate * objectives.share_met(queue) * (1 - service.refused)
@@ -142,6 +217,11 @@ def breaking_rate(
     objectives : Objectives
     least : float
         A rate at which they are met [1/s].
+
+    Returns
+    -------
+    tuple of float and str
+        Rate [1/s], and the limit in words.
     """
     met, most = least, service.capacity * replicas * FULL
     first = f"saturated: {LIMITS[service.binding]}"
@@ -172,6 +252,10 @@ def replicas_for(
     objectives : Objectives
     most : int
         Replicas beyond which the search stops.
+
+    Returns
+    -------
+    tuple of int and list of tuple of str
     """
 
     def failing(count: int) -> list[tuple[str, str]]:
@@ -206,7 +290,19 @@ def _fewest(
 
 
 def summary(queue: Queue, time: str) -> dict[str, float | None]:
-    """Return mean and percentiles of a time; all null where the load is not served."""
+    """Return mean and percentiles of a time; all null where the load is not served.
+
+    Parameters
+    ----------
+    queue : Queue
+    time : str
+        ``ttft``, ``tpot``, ``latency`` or ``wait``.
+
+    Returns
+    -------
+    dict of str to float or None
+        Times [s].
+    """
     law: Any = getattr(queue, time)
     if queue.saturated or law is None:
         return dict.fromkeys(("p50", "p90", "p99", "mean"))

@@ -72,6 +72,10 @@ def closed_loop(
         Share of the rounds in which all requests start at once [1].
     bias : Number
         Factor by which a request in flight is longer than the mean of all requests [1].
+
+    Returns
+    -------
+    Loop
     """
     efficiency = cast(SramEfficiency, scenario.system.efficiency)
     budget, stages = efficiency.token_budget, scenario.deployment.pp

@@ -23,7 +23,17 @@ HOST_CALLS = 2.0
 
 
 def tokens_per_step(speculation: Speculation) -> Any:
-    """Return the tokens that a step brings on average, the target's own one included."""
+    """Return the tokens that a step brings on average, the target's own one included.
+
+    Parameters
+    ----------
+    speculation : Speculation
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
     if speculation.ar is not None:
         return speculative.length_of_ratio(ratio=speculation.ar, drafted=speculation.k)
     if speculation.alpha is not None:
@@ -40,7 +50,16 @@ def tokens_per_step(speculation: Speculation) -> Any:
 
 
 def draft_scenario(scenario: Scenario) -> Scenario | None:
-    """Return the draft as a scenario of its own, or None where nothing drafts or drafting costs nothing."""
+    """Return the draft as a scenario of its own, or None where nothing drafts or drafting costs nothing.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Scenario or None
+    """
     speculation, plan, system = scenario.speculation, scenario.deployment, scenario.system
     if speculation is None or speculation.model is None:
         return None
@@ -74,12 +93,30 @@ def draft_scenario(scenario: Scenario) -> Scenario | None:
 
 
 def verifying(efficiency: DataflowEfficiency) -> DataflowEfficiency:
-    """Return how a dataflow machine verifies: the host starts every pass, and is called again to accept and reject."""
+    """Return how a dataflow machine verifies: the host starts every pass, and is called again to accept and reject.
+
+    Parameters
+    ----------
+    efficiency : DataflowEfficiency
+
+    Returns
+    -------
+    DataflowEfficiency
+    """
     return replace(efficiency, host_time=HOST_CALLS * efficiency.host_time, schedule_offloading=False)
 
 
 def target_scenario(scenario: Scenario) -> Scenario:
-    """Return the target as it verifies."""
+    """Return the target as it verifies.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Scenario
+    """
     efficiency = scenario.system.efficiency
     if isinstance(efficiency, DataflowEfficiency):
         efficiency = verifying(efficiency)
@@ -87,7 +124,16 @@ def target_scenario(scenario: Scenario) -> Scenario:
 
 
 def plain_scenario(scenario: Scenario) -> Scenario:
-    """Return the target without a draft, for a speed-up: a dataflow machine's host is then asked for each token."""
+    """Return the target without a draft, for a speed-up: a dataflow machine's host is then asked for each token.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Scenario
+    """
     efficiency = scenario.system.efficiency
     if isinstance(efficiency, DataflowEfficiency):
         # Its schedules are offloaded for drafts only.
@@ -96,7 +142,17 @@ def plain_scenario(scenario: Scenario) -> Scenario:
 
 
 def extra_chips(scenario: Scenario) -> Any:
-    """Return the chips of a replica that only the draft uses: stages of its own on an SRAM pipeline."""
+    """Return the chips of a replica that only the draft uses: stages of its own on an SRAM pipeline.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Chips [1].
+    """
     draft = draft_scenario(scenario)
     if draft is None or scenario.system.kind != "sram_pipeline":
         return 0.0
@@ -128,7 +184,22 @@ class Decoding:
 
 
 def decode(machine: ModuleType, scenario: Scenario, running: Any, context: Any) -> Decoding:
-    """Return how a replica decodes, with or without speculation."""
+    """Return how a replica decodes, with or without speculation.
+
+    Parameters
+    ----------
+    machine : module
+        Of :mod:`perfmodel.machines`, the one of the system's kind.
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence [1].
+
+    Returns
+    -------
+    Decoding
+    """
     speculation, draft = scenario.speculation, draft_scenario(scenario)
     if speculation is None:
         return Decoding(machine.decode(scenario, running, context))
@@ -151,7 +222,27 @@ def decode(machine: ModuleType, scenario: Scenario, running: Any, context: Any) 
 def prefill(
     machine: ModuleType, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any
 ) -> tuple[Step, Any]:
-    """Return the prefill of a group of prompts by target and draft, and the time that each takes from decoding."""
+    """Return the prefill of a group of prompts by target and draft, and the time that each takes from decoding.
+
+    Parameters
+    ----------
+    machine : module
+        Of :mod:`perfmodel.machines`, the one of the system's kind.
+    scenario : Scenario
+    running : Number
+        Sequences that the replica runs [1].
+    context : Number
+        Mean tokens in the cache of a sequence [1].
+    prompt : Number
+        Tokens of each prompt [1].
+    group : Number
+        Prompts that are taken in at once [1].
+
+    Returns
+    -------
+    tuple of Step and Number
+        The step, and the time that one prompt takes from decoding [s].
+    """
     first, occupancy = machine.prefill(scenario, running, context, prompt, group)
     draft = draft_scenario(scenario)
     if draft is None:

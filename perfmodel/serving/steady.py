@@ -90,7 +90,16 @@ class FrontEnd:
 
 
 def front_end(scenario: Scenario) -> FrontEnd:
-    """Return the front end of the engine; machines without measurements of one have none."""
+    """Return the front end of the engine; machines without measurements of one have none.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    FrontEnd
+    """
     efficiency = scenario.system.efficiency
     if isinstance(efficiency, KernelsEfficiency):
         return FrontEnd(efficiency.request_time, efficiency.stream_time, efficiency.prefill_group)
@@ -98,7 +107,17 @@ def front_end(scenario: Scenario) -> FrontEnd:
 
 
 def chips(scenario: Scenario) -> Any:
-    """Chips that a deployment uses."""
+    """Chips that a deployment uses.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Chips [1].
+    """
     plan = scenario.deployment
     if scenario.speculation is not None:
         return (plan.tp * plan.pp + speculation.extra_chips(scenario)) * plan.dp
@@ -106,13 +125,31 @@ def chips(scenario: Scenario) -> Any:
 
 
 def peak_rate(scenario: Scenario) -> Any:
-    """Dense rate at which the weights' precision computes [FLOP/s]; MFU refers to it."""
+    """Dense rate at which the weights' precision computes [FLOP/s]; MFU refers to it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Rate [FLOP/s].
+    """
     system = scenario.system
     return system.rates[system.computes_as[scenario.deployment.precision]]
 
 
 def steady_state(scenario: Scenario) -> Steady:
     """Return the steady state of a closed loop.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Steady
 
     Notes
     -----
@@ -226,7 +263,18 @@ def _pipelined(scenario: Scenario) -> Steady:
 
 
 def flops_utilisation(scenario: Scenario, steady: Steady) -> Any:
-    """MFU over the steady state and all chips used."""
+    """MFU over the steady state and all chips used.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    steady : Steady
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
     work = (
         steady.prefill.flops / steady.prefill.sequences
         + (steady.output - 1) * steady.decode.flops / steady.decode.sequences
@@ -235,7 +283,18 @@ def flops_utilisation(scenario: Scenario, steady: Steady) -> Any:
 
 
 def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
-    """MBU over the steady state and all chips used."""
+    """MBU over the steady state and all chips used.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    steady : Steady
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
     decode = steady.decode
     work = (
         steady.prefill.bytes_moved / steady.prefill.sequences
@@ -246,7 +305,17 @@ def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
 
 
 def breakdown(steady: Steady) -> dict[str, dict[str, Any]]:
-    """Return seconds by cause of ``prefill``, adding up to TTFT, and of ``decode``, adding up to TPOT."""
+    """Return seconds by cause of ``prefill``, adding up to TTFT, and of ``decode``, adding up to TPOT.
+
+    Parameters
+    ----------
+    steady : Steady
+
+    Returns
+    -------
+    dict of str to dict of str to Number
+        Times [s].
+    """
     found = {}
     for phase, step in (("prefill", steady.prefill), ("decode", steady.decode)):
         with scope(f"{phase}_causes"):

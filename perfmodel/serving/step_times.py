@@ -70,21 +70,79 @@ class StepTimes:
     cap: float
 
     def step(self, batch: Any, context: float) -> Any:
-        """Time of a decode step of so many sequences with so many tokens in each one's cache [s]."""
+        """Time of a decode step of so many sequences with so many tokens in each one's cache [s].
+
+        Parameters
+        ----------
+        batch : Number
+            Sequences [1].
+        context : float
+            Tokens in the cache of each [1].
+
+        Returns
+        -------
+        Number
+            Time [s].
+        """
         at = _between(self.context, context)
         column = self.decode[at[0]] * (1 - at[1]) + self.decode[at[0] + 1] * at[1]
         return np.interp(batch, self.batch, column)
 
     def prefill(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
-        """Time that prompts take from decoding [s]; tokens of a prefix that is ``cached`` cost nothing."""
+        """Time that prompts take from decoding [s]; tokens of a prefix that is ``cached`` cost nothing.
+
+        Parameters
+        ----------
+        prompt : Number
+            Tokens of the prompt [1].
+        company : float
+            Prompts together, or requests that decode meanwhile [1].
+        cached : float
+            Share of the prompt found in a prefix cache [1].
+
+        Returns
+        -------
+        Number
+            Time [s].
+        """
         return self._prompt(self.occupancy, prompt, company, cached)
 
     def first_token(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
-        """Time from the start of a prefill to its first token [s]."""
+        """Time from the start of a prefill to its first token [s].
+
+        Parameters
+        ----------
+        prompt : Number
+            Tokens of the prompt [1].
+        company : float
+            Prompts together, or requests that decode meanwhile [1].
+        cached : float
+            Share of the prompt found in a prefix cache [1].
+
+        Returns
+        -------
+        Number
+            Time [s].
+        """
         return self._prompt(self.latency, prompt, company, cached)
 
     def entry(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
-        """Time from the start of a prefill until the next one can start [s]."""
+        """Time from the start of a prefill until the next one can start [s].
+
+        Parameters
+        ----------
+        prompt : Number
+            Tokens of the prompt [1].
+        company : float
+            Prompts together, or requests that decode meanwhile [1].
+        cached : float
+            Share of the prompt found in a prefix cache [1].
+
+        Returns
+        -------
+        Number
+            Time [s].
+        """
         return self._prompt(self.slot, prompt, company, cached)
 
     def _prompt(self, table: Any, prompt: Any, company: float, cached: float) -> Any:
@@ -98,7 +156,18 @@ class StepTimes:
         return np.maximum(row[0], whole - np.interp(tokens * cached, self.prompt, row) + row[0])
 
     def bytes_of(self, tokens: Any) -> Any:
-        """Cache that a request of so many tokens holds [B]."""
+        """Cache that a request of so many tokens holds [B].
+
+        Parameters
+        ----------
+        tokens : Number
+            Tokens of the request [1].
+
+        Returns
+        -------
+        Number
+            Bytes [B].
+        """
         return np.interp(tokens, self.length, self.held)
 
 
@@ -111,7 +180,18 @@ def _between(knots: Any, value: float) -> tuple[int, float]:
 
 
 def batch_sizes(cap: float) -> Any:
-    """Return the batch sizes for which steps are worked out, from 0 to the cap."""
+    """Return the batch sizes for which steps are worked out, from 0 to the cap.
+
+    Parameters
+    ----------
+    cap : float
+        Most sequences at once [1].
+
+    Returns
+    -------
+    ndarray
+        Sequences [1].
+    """
     few = np.arange(0.0, min(cap, _EACH) + 1)
     if cap <= _EACH:
         return few
@@ -120,7 +200,17 @@ def batch_sizes(cap: float) -> Any:
 
 
 def sequence_limit(scenario: Scenario) -> float:
-    """Return the sequences that an engine runs at once by default; machines without one have no such limit."""
+    """Return the sequences that an engine runs at once by default; machines without one have no such limit.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    float
+        Sequences; infinite where there is no limit [1].
+    """
     engine = scenario.system.engine
     return float("inf") if engine is None else float(engine.max_sequences)
 

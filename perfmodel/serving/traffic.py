@@ -36,6 +36,15 @@ def _tables() -> dict[str, Lengths]:
 def length_table(name: str) -> Lengths:
     """Return a bundled table of lengths.
 
+    Parameters
+    ----------
+    name : str
+        ``azure-chat``, ...
+
+    Returns
+    -------
+    Lengths
+
     Raises
     ------
     UserError
@@ -49,6 +58,14 @@ def length_table(name: str) -> Lengths:
 
 def read_trace(path: str | Path) -> tuple[Any, Any, Any]:
     """Return arrivals [s], prompt and output tokens of a trace in CSV or JSON lines, in the order of arrival.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    tuple of ndarray
 
     Raises
     ------
@@ -96,7 +113,17 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 
 def is_trace(lengths: str) -> bool:
-    """Whether lengths are those of a trace file, and no table of a name."""
+    """Whether lengths are those of a trace file, and no table of a name.
+
+    Parameters
+    ----------
+    lengths : str
+        As in :class:`~perfmodel.specs.types.Traffic`.
+
+    Returns
+    -------
+    bool
+    """
     return lengths.endswith((".csv", ".jsonl", ".jsonl.gz"))
 
 
@@ -106,6 +133,10 @@ def lengths_of(traffic: Traffic) -> Lengths:
     Parameters
     ----------
     traffic : Traffic
+
+    Returns
+    -------
+    Lengths
 
     Raises
     ------
@@ -124,6 +155,17 @@ def lengths_of(traffic: Traffic) -> Lengths:
 
 
 def trace_scv(arrival: Any) -> float:
-    """Return the squared coefficient of variation of the gaps of a trace."""
+    """Return the squared coefficient of variation of the gaps of a trace.
+
+    Parameters
+    ----------
+    arrival : ndarray
+        Times in rising order [s].
+
+    Returns
+    -------
+    float
+        [1]
+    """
     gaps = np.diff(np.asarray(arrival, dtype=float))
     return float(gaps.var() / max(1e-300, gaps.mean() ** 2)) if len(gaps) > 1 else 1.0

@@ -60,7 +60,12 @@ def _user_roots() -> list[Path]:
 
 
 def roots() -> list[Path]:
-    """Return the folders that specs and recipes are looked for in, in order."""
+    """Return the folders that specs and recipes are looked for in, in order.
+
+    Returns
+    -------
+    list of Path
+    """
     return [*_user_roots(), bundled()]
 
 
@@ -76,7 +81,17 @@ def _names(path: Path) -> list[str]:
 
 
 def make_index(kind: str) -> dict[str, str]:
-    """Return the file of every bundled name and alias, case-folded."""
+    """Return the file of every bundled name and alias, case-folded.
+
+    Parameters
+    ----------
+    kind : str
+        ``system``, ``model`` or ``traffic``.
+
+    Returns
+    -------
+    dict of str to str
+    """
     folder = bundled() / FOLDERS[kind][0]
     index: dict[str, str] = {}
     for path in _spec_files(folder):
@@ -91,6 +106,17 @@ def _index(kind: str) -> dict[str, str]:
 
 def find(kind: str, name: str) -> Path:
     """Return the file of a name, an alias or a path.
+
+    Parameters
+    ----------
+    kind : str
+        ``system``, ``model`` or ``traffic``.
+    name : str
+        Name, alias or path.
+
+    Returns
+    -------
+    Path
 
     Raises
     ------
@@ -183,7 +209,21 @@ def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
-    """Return everything that is wrong with a spec file, one line each."""
+    """Return everything that is wrong with a spec file, one line each.
+
+    Parameters
+    ----------
+    path : Path
+    kind : type
+        The dataclass that the file fills.
+    sources : bool
+        Whether the sources that it names must be known.
+
+    Returns
+    -------
+    list of str
+        Empty where nothing is wrong.
+    """
     try:
         raw, origin = _raw(path)
     except UserError as error:
@@ -230,12 +270,30 @@ def load_sources() -> dict[str, dict[str, Any]]:
 
 
 def is_config(name: str) -> bool:
-    """Whether a name is a path of a ``config.json``, or of a folder that holds one."""
+    """Whether a name is a path of a ``config.json``, or of a folder that holds one.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    bool
+    """
     return name.endswith(".json") or (Path(name) / "config.json").is_file()
 
 
 def load_model(name: str) -> Model:
-    """Load an architecture by name, alias, Hugging Face id or path; a ``config.json`` of Hugging Face will do."""
+    """Load an architecture by name, alias, Hugging Face id or path; a ``config.json`` of Hugging Face will do.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    Model
+    """
     if name.casefold() not in _index("model") and is_config(name):
         from perfmodel.specs import huggingface
 
@@ -245,26 +303,61 @@ def load_model(name: str) -> Model:
 
 
 def model_notes(model: Model) -> list[str]:
-    """Return what the reader of a Hugging Face configuration left out or took on trust."""
+    """Return what the reader of a Hugging Face configuration left out or took on trust.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    list of str
+    """
     # What was worked out from several fields explains itself; what concerns the whole file stands on every number.
     notes = [entry.note for entry in model.provenance.values() if entry.kind == "datasheet" and entry.note]
     return [f"{model.name}: {note}" for note in dict.fromkeys(part for note in notes for part in note.split("; "))]
 
 
 def load_traffic(name: str) -> Traffic:
-    """Load a traffic by name or path."""
+    """Load a traffic by name or path.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    Traffic
+    """
     traffic, provenance = _load(find("traffic", name), Traffic)
     return replace(cast(Traffic, traffic), provenance=provenance)
 
 
 def load_bare_system(name: str) -> System:
-    """Load a system without the efficiencies of any engine."""
+    """Load a system without the efficiencies of any engine.
+
+    Parameters
+    ----------
+    name : str
+        Name, alias or path.
+
+    Returns
+    -------
+    System
+    """
     system, provenance = _load(find("system", name), System)
     return replace(cast(System, system), provenance=provenance)
 
 
 def load_system(name: str, engine: str | None = None) -> tuple[System, str, list[str]]:
     """Load a system with the efficiencies of an engine.
+
+    Parameters
+    ----------
+    name : str
+        Name, alias or path.
+    engine : str
+        Its default engine if none.
 
     Returns
     -------
@@ -282,7 +375,17 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
 
 
 def with_engine(system: System, engine: str) -> System:
-    """Return a system with the memory budget of an engine; ``native`` has none."""
+    """Return a system with the memory budget of an engine; ``native`` has none.
+
+    Parameters
+    ----------
+    system : System
+    engine : str
+
+    Returns
+    -------
+    System
+    """
     path = bundled() / ENGINE_FOLDER / f"{engine}.yaml"
     if system.kind != "kernels" or not path.is_file():
         return system
@@ -291,25 +394,49 @@ def with_engine(system: System, engine: str) -> System:
 
 
 def with_power(system: System) -> System:
-    """Return a system with the way in which the power of its kind follows the work."""
+    """Return a system with the way in which the power of its kind follows the work.
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    System
+    """
     shape, origin = _load(bundled() / POWER_FOLDER / f"{system.kind}.yaml", POWER_OF_KIND[system.kind], "power_shape")
     return replace(system, power_shape=shape, provenance={**system.provenance, **origin})
 
 
 def load_reliability() -> Reliability:
-    """Load how often chips fail: the user's ``hardware_specs/reliability.yaml``, else the bundled one."""
+    """Load how often chips fail: the user's ``hardware_specs/reliability.yaml``, else the bundled one.
+
+    Returns
+    -------
+    Reliability
+    """
     found, provenance = _load(_nearest(RELIABILITY), Reliability)
     return replace(cast(Reliability, found), provenance=provenance)
 
 
 def load_economics() -> Economics:
-    """Load what money, power and people cost: the user's ``hardware_specs/economics.yaml``, else the bundled one."""
+    """Load what money, power and people cost: the user's ``hardware_specs/economics.yaml``, else the bundled one.
+
+    Returns
+    -------
+    Economics
+    """
     economics, provenance = _load(_nearest(ECONOMICS), Economics)
     return replace(cast(Economics, economics), provenance=provenance)
 
 
 def load_materials() -> Materials:
-    """Load what parts cost to make: the user's ``hardware_specs/materials.yaml``, else the bundled one."""
+    """Load what parts cost to make: the user's ``hardware_specs/materials.yaml``, else the bundled one.
+
+    Returns
+    -------
+    Materials
+    """
     materials, provenance = _load(_nearest(MATERIALS), Materials)
     return replace(cast(Materials, materials), provenance=provenance)
 
@@ -321,7 +448,20 @@ def _nearest(name: str) -> Path:
 
 
 def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:
-    """Load the calibrated efficiencies of a chip and engine, or the kind's default with a warning."""
+    """Load the calibrated efficiencies of a chip and engine, or the kind's default with a warning.
+
+    Parameters
+    ----------
+    kind : str
+        Of the machine: ``kernels``, ``dataflow`` or ``sram_pipeline``.
+    chip : str
+    engine : str
+
+    Returns
+    -------
+    tuple of Efficiency, dict of str to Provenance, and list of str
+        The last are what to mind.
+    """
     folder = bundled() / CALIBRATION
     path = folder / f"{chip}-{engine}.yaml"
     warnings = []
@@ -335,7 +475,16 @@ def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, P
 
 
 def engines(chip: str) -> list[str]:
-    """Return the engines for which a chip is calibrated."""
+    """Return the engines for which a chip is calibrated.
+
+    Parameters
+    ----------
+    chip : str
+
+    Returns
+    -------
+    list of str
+    """
     prefix = f"{chip}-"
     return sorted(
         path.stem.removeprefix(prefix) for path in (bundled() / CALIBRATION).glob(f"{prefix}*.yaml") if path.is_file()
@@ -343,7 +492,17 @@ def engines(chip: str) -> list[str]:
 
 
 def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
-    """Give name, aliases and file of every spec, the user's first."""
+    """Give name, aliases and file of every spec, the user's first.
+
+    Parameters
+    ----------
+    kind : str
+        ``system``, ``model`` or ``traffic``.
+
+    Returns
+    -------
+    iterator of (str, list of str, Path)
+    """
     folder = FOLDERS[kind][0]
     seen: set[str] = set()
     for root in [*_user_roots(), bundled()]:
@@ -355,7 +514,12 @@ def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
 
 
 def generated() -> dict[Path, str]:
-    """Return the files that are made from the specs and the dataclasses, with their content."""
+    """Return the files that are made from the specs and the dataclasses, with their content.
+
+    Returns
+    -------
+    dict of Path to str
+    """
     from perfmodel.specs import schema
 
     made: dict[Path, str] = {}
@@ -389,7 +553,16 @@ def write_generated() -> None:
 
 
 def efficiency_class(path: Path) -> type[Any]:
-    """Return the dataclass that a calibration file fills, by the fields it has."""
+    """Return the dataclass that a calibration file fills, by the fields it has.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    type
+    """
     raw = files.read_yaml(path)
     if "layer_time" in raw:
         return EFFICIENCY_OF_KIND["kernels"]

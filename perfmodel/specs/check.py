@@ -36,7 +36,16 @@ def _dataclass(path: Path) -> type[Any]:
 
 
 def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
-    """Return how many files were checked, and their problems; with no paths, all specs are checked."""
+    """Return how many files were checked, and their problems; with no paths, all specs are checked.
+
+    Parameters
+    ----------
+    paths : sequence of str
+
+    Returns
+    -------
+    tuple of int and list of str
+    """
     if paths:
         chosen = [Path(path) for path in paths]
     else:

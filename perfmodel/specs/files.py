@@ -25,7 +25,17 @@ _QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
 
 
 def unit_of(annotation: Any) -> str | None:
-    """Return the unit of an annotated quantity, also of one that may be left out, else None."""
+    """Return the unit of an annotated quantity, also of one that may be left out, else None.
+
+    Parameters
+    ----------
+    annotation : Any
+        As :func:`hints` resolves it.
+
+    Returns
+    -------
+    str or None
+    """
     if get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation):
         annotation = get_args(annotation)[0]
     if get_origin(annotation) is Annotated:
@@ -36,7 +46,17 @@ def unit_of(annotation: Any) -> str | None:
 
 
 def is_whole(annotation: Any) -> bool:
-    """Whether an annotated quantity is a whole number of at least 1."""
+    """Whether an annotated quantity is a whole number of at least 1.
+
+    Parameters
+    ----------
+    annotation : Any
+        As :func:`hints` resolves it.
+
+    Returns
+    -------
+    bool
+    """
     return get_origin(annotation) is Annotated and "whole" in get_args(annotation)[2:]
 
 
@@ -44,7 +64,17 @@ _HINTS: dict[Any, dict[str, Any]] = {}
 
 
 def hints(kind: Any) -> dict[str, Any]:
-    """Return the resolved annotations of a dataclass."""
+    """Return the resolved annotations of a dataclass.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+
+    Returns
+    -------
+    dict of str to Any
+    """
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind, include_extras=True)
     return _HINTS[kind]
@@ -61,6 +91,15 @@ def _content(text: str) -> Any:
 
 def read_yaml(path: Path) -> Any:
     """Read a YAML file with the C reader.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Any
+        What the file holds.
 
     Raises
     ------
@@ -84,7 +123,19 @@ def read_yaml(path: Path) -> Any:
 
 
 def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
-    """Return the line of a key; only errors pay for the round-trip reader."""
+    """Return the line of a key; only errors pay for the round-trip reader.
+
+    Parameters
+    ----------
+    path : Path
+    keys : tuple
+        From the outermost to the innermost.
+
+    Returns
+    -------
+    int or None
+        None where the file cannot be read or has no such key.
+    """
     try:
         node = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
     except (YAMLError, OSError):
@@ -101,13 +152,34 @@ def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
 
 
 def place(path: Path, where: str) -> str:
-    """Return file, line and path of a field, as an error starts."""
+    """Return file, line and path of a field, as an error starts.
+
+    Parameters
+    ----------
+    path : Path
+    where : str
+        Path of the field.
+
+    Returns
+    -------
+    str
+    """
     line = line_of(path, tuple(int(part) if part.isdigit() else part for part in where.split(".")))
     return f"{path}{f':{line}' if line else ''}: {where}"
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Return ``base`` with the paths that ``over`` names replaced; a quantity is replaced whole."""
+    """Return ``base`` with the paths that ``over`` names replaced; a quantity is replaced whole.
+
+    Parameters
+    ----------
+    base, over : Any
+        What two files hold.
+
+    Returns
+    -------
+    Any
+    """
     if isinstance(base, dict) and isinstance(over, dict) and not (set(over) <= _QUANTITY_KEYS and "value" in over):
         return {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
     return over
@@ -139,6 +211,10 @@ def build(
         What wrote each path.
     prefix : str
         Path of this part.
+
+    Returns
+    -------
+    tuple
     """
     provenance: dict[str, Provenance] = {}
     made = _build(kind, raw, origin, prefix, provenance)
@@ -207,7 +283,19 @@ def _parents(path: str) -> list[str]:
 
 
 def paths_written(raw: Any, prefix: str = "") -> list[str]:
-    """Return the paths that a file's content writes."""
+    """Return the paths that a file's content writes.
+
+    Parameters
+    ----------
+    raw : Any
+        What the file holds.
+    prefix : str
+        Of the paths.
+
+    Returns
+    -------
+    list of str
+    """
     if isinstance(raw, dict) and not (raw and set(raw) <= _QUANTITY_KEYS and "value" in raw):
         return [
             path
@@ -218,7 +306,22 @@ def paths_written(raw: Any, prefix: str = "") -> list[str]:
 
 
 def unsourced(kind: type[Any], raw: Mapping[str, Any], provenance: Mapping[str, Provenance], path: Path) -> list[str]:
-    """Return one line for each number that names no source or no kind."""
+    """Return one line for each number that names no source or no kind.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass that the file fills.
+    raw : mapping
+        What the file holds.
+    provenance : mapping of str to Provenance
+        Of the numbers, by path.
+    path : Path
+
+    Returns
+    -------
+    list of str
+    """
     lines = []
     for where, origin in provenance.items():
         if origin.kind != "unpublished" and origin.note != "default" and not (origin.source and origin.kind):

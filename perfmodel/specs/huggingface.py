@@ -705,6 +705,14 @@ def _provenance(config: _Config, model: Model) -> dict[str, Provenance]:
 def load(path: Path) -> Model:
     """Load the architecture of a ``config.json``, or of the folder that holds one.
 
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Model
+
     Raises
     ------
     UserError

@@ -52,14 +52,32 @@ _PRECISION_END = re.compile(
 
 
 def shorter(name: str) -> str:
-    """Return a name without its last end, empty where no end is known."""
+    """Return a name without its last end, empty where no end is known.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
     low = name.casefold()
     end = _PRECISION_END.search(low) or _ENDS.search(low)
     return name[: end.start()] if end else ""
 
 
 def written_precision(name: str) -> str:
-    """Return the precision that a name ends in, before ends that do not matter; empty where it names none."""
+    """Return the precision that a name ends in, before ends that do not matter; empty where it names none.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
     rest = name.rpartition("/")[2].strip()
     while rest:
         if end := _PRECISION_END.search(rest.casefold()):

@@ -17,7 +17,19 @@ _SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
 
 
 def quantities(part: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Give path, unit and value of every quantity below a spec."""
+    """Give path, unit and value of every quantity below a spec.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    path : str
+        Where the part stands, as a prefix of the paths.
+
+    Returns
+    -------
+    iterator of (str, str, Any)
+    """
     if isinstance(part, Mapping):
         for key, value in part.items():
             yield from quantities(value, f"{path}.{key}")
@@ -44,6 +56,15 @@ def quantities(part: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
 
 def full_path(scenario: Scenario, path: str) -> str:
     """Return a path with its root; the root may be left out where there is no doubt.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    path : str
+
+    Returns
+    -------
+    str
 
     Raises
     ------
@@ -78,7 +99,18 @@ def _suggestion(scenario: Scenario, path: str) -> str:
 
 
 def get(part: Any, path: str) -> Any:
-    """Return what stands at a path."""
+    """Return what stands at a path.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    path : str
+
+    Returns
+    -------
+    Any
+    """
     here = part
     for key in path.split("."):
         if isinstance(here, Mapping) and key in here:
@@ -94,12 +126,39 @@ def get(part: Any, path: str) -> Any:
 
 
 def put(part: Any, path: str, value: Any) -> Any:
-    """Return a copy of a spec with another value at a path."""
+    """Return a copy of a spec with another value at a path.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    path : str
+    value : Any
+        In the inside unit; a float, an array or a node.
+
+    Returns
+    -------
+    Any
+        Of the type of the part.
+    """
     return put_all(part, {path: value})
 
 
 def put_all(part: Any, values: Mapping[str, Any]) -> Any:
-    """Return a copy of a spec with other values at some paths."""
+    """Return a copy of a spec with other values at some paths.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    values : mapping of str to Any
+        By path, in the inside unit.
+
+    Returns
+    -------
+    Any
+        Of the type of the part.
+    """
     below: dict[str, dict[str, Any]] = {}
     for path, value in values.items():
         key, _, rest = path.partition(".")
@@ -116,7 +175,17 @@ def put_all(part: Any, values: Mapping[str, Any]) -> Any:
 
 
 def unit_at(scenario: Scenario, path: str) -> str:
-    """Return the unit of the quantity at a path."""
+    """Return the unit of the quantity at a path.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    path : str
+
+    Returns
+    -------
+    str
+    """
     for where, unit, _ in quantities(scenario):
         if where == path:
             return unit
@@ -125,6 +194,16 @@ def unit_at(scenario: Scenario, path: str) -> str:
 
 def assign(scenario: Scenario, text: str) -> Scenario:
     """Apply one ``PATH=VALUE``: a quantity with its unit, a relative change, or a word for what is no quantity.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    text : str
+        ``PATH=VALUE``.
+
+    Returns
+    -------
+    Scenario
 
     Raises
     ------
@@ -158,7 +237,17 @@ def assign(scenario: Scenario, text: str) -> Scenario:
 
 
 def in_range(text: str, where: str, value: float) -> None:
-    """Refuse a value that the quantity at a path cannot have; ``text`` is how it was written."""
+    """Refuse a value that the quantity at a path cannot have; ``text`` is how it was written.
+
+    Parameters
+    ----------
+    text : str
+        How it was written, for the refusal.
+    where : str
+        Full path.
+    value : float
+        In the inside unit.
+    """
     name = where.rpartition(".")[2]
     if value < 0:
         raise UserError(f"--set {text}: must not be negative")
@@ -194,7 +283,20 @@ def in_range(text: str, where: str, value: float) -> None:
 
 
 def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
-    """Return a scenario with a value that the user gave, its provenance saying so."""
+    """Return a scenario with a value that the user gave, its provenance saying so.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    path : str
+        Full path.
+    value : Any
+        In the inside unit.
+
+    Returns
+    -------
+    Scenario
+    """
     changed: Scenario = put(scenario, path, value)
     root, _, rest = path.partition(".")
     part = getattr(changed, root)
@@ -205,7 +307,18 @@ def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
 
 
 def provenance_of(scenario: Scenario, path: str) -> Provenance:
-    """Return where the number at a path came from."""
+    """Return where the number at a path came from.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    path : str
+        Full path.
+
+    Returns
+    -------
+    Provenance
+    """
     root, _, rest = path.partition(".")
     part = getattr(scenario, root)
     found: Provenance | None = getattr(part, "provenance", {}).get(rest)

@@ -121,5 +121,15 @@ _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] 
 
 
 def broken(spec: Any) -> list[tuple[str, str]]:
-    """Return path and message of every rule that a spec breaks."""
+    """Return path and message of every rule that a spec breaks.
+
+    Parameters
+    ----------
+    spec : Any
+        A dataclass of :mod:`perfmodel.specs.types`.
+
+    Returns
+    -------
+    list of (str, str)
+    """
     return [found for rule in _RULES.get(type(spec), ()) for found in rule(spec)]

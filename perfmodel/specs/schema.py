@@ -101,7 +101,17 @@ def _file_type(annotation: Any) -> Any:
 
 
 def file_schema(kind: Any) -> type[BaseModel]:
-    """Return the pydantic model of the files that fill a dataclass."""
+    """Return the pydantic model of the files that fill a dataclass.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+
+    Returns
+    -------
+    type of BaseModel
+    """
     if kind in _SCHEMAS:
         return _SCHEMAS[kind]
     entries: dict[str, Any] = {}
@@ -116,7 +126,20 @@ def file_schema(kind: Any) -> type[BaseModel]:
 
 
 def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
-    """Return every error of a file's content, one line each."""
+    """Return every error of a file's content, one line each.
+
+    Parameters
+    ----------
+    raw : Any
+        What the file holds.
+    kind : type
+        The dataclass that it fills.
+    path : Path
+
+    Returns
+    -------
+    list of str
+    """
     if not isinstance(raw, dict):
         return [f"{path}: expected a mapping of fields"]
     try:

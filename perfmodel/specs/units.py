@@ -81,7 +81,17 @@ def _single(text: str) -> tuple[str, float] | None:
 
 
 def unit_factor(text: str) -> tuple[str, float] | None:
-    """Return the inside unit and the factor of a written one, or None where it is unknown."""
+    """Return the inside unit and the factor of a written one, or None where it is unknown.
+
+    Parameters
+    ----------
+    text : str
+        A unit as written.
+
+    Returns
+    -------
+    tuple of str and float, or None
+    """
     if text in ("", "1"):
         return "1", 1.0
     if text.endswith(ALL_IN):
@@ -105,7 +115,17 @@ def unit_factor(text: str) -> tuple[str, float] | None:
 
 
 def examples(unit: str) -> str:
-    """Return how a quantity of a unit may be written."""
+    """Return how a quantity of a unit may be written.
+
+    Parameters
+    ----------
+    unit : str
+        Inside unit.
+
+    Returns
+    -------
+    str
+    """
     return {
         "B": "'80 GB', '80 GiB'",
         "B/s": "'3.35 TB/s'",
@@ -168,7 +188,22 @@ def parse(text: str | int | float, unit: str) -> float:
 
 
 def change(text: str, unit: str, old: float) -> float:
-    """Read a new value, which may be relative to the old one: ``+50%``, ``-10%``, ``x2``."""
+    """Read a new value, which may be relative to the old one: ``+50%``, ``-10%``, ``x2``.
+
+    Parameters
+    ----------
+    text : str
+        As written.
+    unit : str
+        Inside unit.
+    old : float
+        In the inside unit.
+
+    Returns
+    -------
+    float
+        In the inside unit.
+    """
     if relative := _RELATIVE.match(text):
         sign = 1.0 if relative[1] == "+" else -1.0
         return old * (1.0 + sign * float(relative[2]) / 100.0)
@@ -204,7 +239,21 @@ _SHOWN_AS = {
 
 
 def show(value: float, unit: str, digits: int = 4) -> str:
-    """Return a quantity as text with a fitting prefix."""
+    """Return a quantity as text with a fitting prefix.
+
+    Parameters
+    ----------
+    value : float
+        In the inside unit.
+    unit : str
+        Inside unit.
+    digits : int
+        Significant ones.
+
+    Returns
+    -------
+    str
+    """
     if value != value:
         return "not published"
     if unit in _SHOWN_AS:

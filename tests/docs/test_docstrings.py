@@ -18,9 +18,7 @@ import pytest
 import typer
 
 import perfmodel
-from perfmodel import machines, numerics
 from perfmodel.cli.app import application
-from perfmodel.equation import equation
 from perfmodel.outputs.explain import Explanation
 from perfmodel.specs.types import Model, System, Traffic
 from perfmodel.studies.cost.ownership import Owned, Owning
@@ -30,6 +28,8 @@ from perfmodel.studies.solve import Solution
 from perfmodel.studies.sweep import Axis, Cell, Sweep
 from perfmodel.studies.validate import Validation
 
+#: Where every public function is documented in full.
+ROOMS = ("numerics", "trace", "equation", "machines.", "specs.", "serving.", "prediction", "question")
 #: Classes of the results of the public functions.
 RESULTS = (Axis, Cell, Comparison, Explanation, Model, Owned, Owning, Sized, Sizing, Solution, Sweep, System, Traffic)
 RESULTS += (Validation, *(value for name in perfmodel.__all__ if inspect.isclass(value := getattr(perfmodel, name))))
@@ -65,29 +65,28 @@ def functions(module: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def interface() -> dict[str, Callable[..., Any]]:
-    """Return what users and authors of equations and machines call."""
+    """Return what users call, and all public functions of the rooms from the numerics to the question."""
     found = {name: value for name in perfmodel.__all__ if inspect.isfunction(value := getattr(perfmodel, name))}
     for of in dict.fromkeys(RESULTS):
         found.update(methods(of))
-    for info in pkgutil.iter_modules(machines.__path__, "perfmodel.machines."):
-        found.update(functions(importlib.import_module(info.name)))
-    found.update(functions(numerics))
-    return {**found, "equation": equation}
+    found.update({name: function for name, function in EVERYTHING.items() if name.startswith(ROOMS)})
+    return found
 
 
 def everything() -> dict[str, Callable[..., Any]]:
     """Return every public function and method of the package."""
     found: dict[str, Callable[..., Any]] = {}
     for info in pkgutil.walk_packages(perfmodel.__path__, "perfmodel."):
-        module = importlib.import_module(info.name)
+        module, short = importlib.import_module(info.name), info.name.removeprefix("perfmodel.")
         found.update(functions(module))
         for value in vars(module).values():
-            if inspect.isclass(value) and value.__module__ == module.__name__:
-                found.update({f"{info.name}.{name}": function for name, function in methods(value)})
+            if inspect.isclass(value) and value.__module__ == module.__name__ and not value.__name__.startswith("_"):
+                found.update({f"{short}.{name}": function for name, function in methods(value)})
     return found
 
 
-INTERFACE, EVERYTHING = interface(), everything()
+EVERYTHING = everything()
+INTERFACE = interface()
 
 
 def documented(function: Callable[..., Any], title: str = "Parameters") -> list[str]:
