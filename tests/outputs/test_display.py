@@ -115,3 +115,14 @@ def test_a_wrong_spec_is_told_by_file_and_field(tmp_path) -> None:
 def test_a_simulation_needs_one_kind_of_arrivals() -> None:
     with pytest.raises(perfmodel.UserError, match="one of rate, trace and sessions"):
         perfmodel.simulate("llama-3.1-8b", on=H100, rate=5, sessions=5)
+
+
+def test_a_report_from_python_is_the_page(tmp_path) -> None:
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(
+        "title: Small\nquestion: Does it build?\ndescription: One figure.\n"
+        "sections:\n  - heading: Materials\n    figures:\n      - {figure: tco-materials}\n"
+    )
+    page = perfmodel.report(recipe, tmp_path / "out")
+    assert page.parent == tmp_path / "out"
+    assert "Does it build?" in page.read_text(encoding="utf-8")
