@@ -11,10 +11,12 @@ import io
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -84,7 +86,7 @@ class Run(_Runs):
             program, *arguments = shlex.split(command, comments=True)
             if program != "perfmodel":
                 raise self.error(f"{command}: only perfmodel is run")
-            with _inside(self.folder) as caught:
+            with _inside(self.folder) as caught, mock.patch.object(sys, "argv", [program, *arguments]):
                 code = run(arguments)
             printed = caught.getvalue().rstrip().splitlines()
             if code != self.options.get("exit", 0):
@@ -105,7 +107,10 @@ class Python(_Runs):
         names = _NAMES.setdefault(self.env.docname, {"__name__": "__main__"})
         text = "\n".join(self.content)
         with _inside(self.folder) as caught:
-            exec(compile(text, self.env.docname, "exec"), names)
+            try:
+                exec(compile(text, self.env.docname, "exec"), names)
+            except Exception as error:
+                raise self.error(f"{error.__class__.__name__}: {error}") from error
         printed = caught.getvalue().rstrip()
         return [self.block(text, "python"), *([self.block(printed, "text")] if printed else [])]
 

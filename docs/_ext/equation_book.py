@@ -60,7 +60,7 @@ functions of perfmodel that use it. *Ledger* lists where its line stands in `per
 what-if page: the scopes by kind of machine, such as `decode`, `prefill` (down, out) for the operators *down* and *out*
 of either.
 
-| subject | equations | in a ledger | only in reports, `--rate`, `size` or other studies | called by nothing |
+| subject | equations | in a ledger | elsewhere: `fit`, `--rate`, `size`, reports | called by nothing |
 |---|---|---|---|---|
 {rows}
 
@@ -93,7 +93,8 @@ def formula(equation: Equation) -> str:
             return f"\\text{{{latex_text(node.label)}}}"
         return f"{{{node.line.symbol}}}" if node.line is not None else None
 
-    return LATEX.write(ledger.lines[-1].formula, name)
+    text = LATEX.write(ledger.lines[-1].formula, name)
+    return re.sub(r"(?<!right)\)", r"\\right)", re.sub(r"(?<!left)\(", r"\\left(", text))
 
 
 def callers() -> dict[str, dict[str, set[str]]]:
