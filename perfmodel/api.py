@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from perfmodel.errors import UserError
 from perfmodel.prediction import Prediction, run
@@ -16,6 +17,7 @@ from perfmodel.specs.types import Model, System, Traffic
 if TYPE_CHECKING:
     from perfmodel.outputs.explain import Explanation
     from perfmodel.outputs.fit import FitAnswer
+    from perfmodel.outputs.folder import Stored
     from perfmodel.serving.objectives import Objectives
     from perfmodel.studies.cost.ownership import Owning
     from perfmodel.studies.simulate import Comparison as Simulation
@@ -187,7 +189,41 @@ def compare_options(model: str | Model, on: Sequence[str], options: Options, cha
     )
 
 
-def sweep(model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), **options: Any) -> Sweep:
+@overload
+def sweep(
+    model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), out: None = None, **options: Any
+) -> Sweep: ...
+
+
+@overload
+def sweep(
+    model: str,
+    *,
+    on: str,
+    axes: Mapping[str, Any],
+    set: Changes = (),
+    out: str | Path,
+    keep: str | None = None,
+    executor: str = "local",
+    scheduler: str | None = None,
+    workers: int | None = None,
+    **options: Any,
+) -> Stored: ...
+
+
+def sweep(
+    model: str,
+    *,
+    on: str,
+    axes: Mapping[str, Any],
+    set: Changes = (),
+    out: str | Path | None = None,
+    keep: str | None = None,
+    executor: str = "local",
+    scheduler: str | None = None,
+    workers: int | None = None,
+    **options: Any,
+) -> Sweep | Stored:
     """Vary inputs of a question over the product of axes.
 
     Parameters
@@ -196,11 +232,23 @@ def sweep(model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), **
         As in :func:`predict`.
     axes : mapping of str to str or sequence
         Values by path: ``"A:B:N"``, ``"A:B:N:log"``, ``"a,b,c"``, or a sequence in the inside unit.
+    out : str or path, optional
+        A folder for any number of points, written in partitions; the same call goes on where it was stopped.
+    keep : str, optional
+        What to keep where not all: ``"pareto:METRIC,METRIC"``, ``"best:METRIC"`` or ``"quantiles:METRIC"``, each with
+        ``:by=AXIS,...`` if wanted; with ``out``.
+    executor : {'local', 'dask'}
+        Where partitions are worked out; with ``out``.
+    scheduler : str, optional
+        Address of a Dask cluster that sees ``out``; without it one is started on this machine.
+    workers : int, optional
+        Processes of the cluster that is started; one a core where not given.
 
     Returns
     -------
-    Sweep
-        With ``to_frame()``, ``best(metric)`` and ``plot(x, y, color)``.
+    Sweep or Stored
+        A Sweep has ``to_frame()``, ``best(metric)`` and ``plot(x, y, color)``; with ``out`` it is a Stored, with
+        ``to_frame()`` and ``to_dask()``.
 
     Examples
     --------
@@ -210,7 +258,15 @@ def sweep(model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), **
     """
     from perfmodel.studies import sweep as study
 
-    return study.sweep(model, on, axes, Options(**options), _changes(set))
+    space = study.space(model, on, axes, Options(**options), _changes(set))
+    if out is None:
+        if keep is not None or executor != "local":
+            raise UserError("keep and executor need out, a folder for the partitions")
+        return space.evaluate()
+    from perfmodel.outputs import folder
+
+    question = f"perfmodel.sweep({model!r}, on={on!r}, axes={reprlib.repr(dict(axes))})"
+    return folder.run(space, Path(out), question, keep=keep, executor=executor, scheduler=scheduler, workers=workers)
 
 
 def fit(model: str | Model, *, on: str, context: float | None = None, set: Changes = (), **options: Any) -> FitAnswer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-OK, OUR_FAULT, REFUSED, DOES_NOT_FIT = 0, 1, 2, 3
+OK, OUR_FAULT, REFUSED, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main() -> NoReturn:

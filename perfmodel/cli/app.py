@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from perfmodel import __version__
-from perfmodel.cli import OK, OUR_FAULT, REFUSED
+from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED
 from perfmodel.errors import UserError
 
 #: Each verb is a module of its name with a function of its name, or a group of commands.
@@ -89,7 +89,7 @@ def invoke(arguments: list[str]) -> int:
         return OK
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if hasattr(error, "format_message"):
             if error.__class__.__name__ == "NoArgsIsHelpError":

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.cli import DOES_NOT_FIT, INTERRUPTED, OK, common
 
 Axes = Annotated[
     list[str],
@@ -19,7 +19,28 @@ Axes = Annotated[
         help="A:B:N (linear, both ends), A:B:N:log, or a,b,c; a path, or model, system, traffic. Repeat it.",
     ),
 ]
-Out = Annotated[str | None, typer.Option("--out", metavar="FILE.csv|.parquet", help="Write all points to a file.")]
+Out = Annotated[
+    str | None,
+    typer.Option("--out", metavar="FILE.csv|.parquet|DIR", help="Write to a file, or in partitions to a folder."),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        "--keep",
+        metavar="REDUCTION",
+        help="Of all points keep pareto:METRIC,METRIC or best:METRIC or quantiles:METRIC, each with :by=AXIS,... if "
+        "wanted; with --out DIR.",
+    ),
+]
+Executor = Annotated[
+    str, typer.Option("--executor", metavar="local|dask", help="Where partitions are worked out; with --out DIR.")
+]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", metavar="ADDRESS", help="A Dask cluster that runs; else one starts here.")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="Processes of a Dask cluster that starts here; one a core.")
+]
 
 
 @common.asks
@@ -30,18 +51,25 @@ def sweep(
     given: Any,
     changes: common.Changes = None,
     out: Out = None,
+    keep: Keep = None,
+    executor: Executor = "local",
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     csv: common.Csv = False,
 ) -> int:
     """Vary inputs over axes, millions of points at once.
 
     Any path of a spec, deployment or traffic is an axis; whole systems, models and traffics are too.
 
-    The plan is settled once, before the axes vary it.
+    The plan is settled once, before the axes vary it.  A folder takes any number of points: the same command goes on
+    where it was stopped.
 
     Example: perfmodel sweep qwen3-32b --on dgx-h100 --axis concurrency=1:64:7:log
     """
+    import numpy as np
+
     from perfmodel.errors import UserError
-    from perfmodel.outputs import rows
+    from perfmodel.outputs import folder, rows
     from perfmodel.studies import sweep as study
 
     pairs = []
@@ -50,8 +78,30 @@ def sweep(
         if not equals or not values.strip():
             raise UserError(f"--axis {text}: write PATH=A:B:N, PATH=A:B:N:log or PATH=a,b,c")
         pairs.append((path.strip(), values.strip()))
-    result = study.sweep(model, on, pairs, given, changes or [])
+    space = study.space(model, on, pairs, given, changes or [])
     question = shlex.join(["perfmodel", *sys.argv[1:]])
+    if out is not None and folder.is_folder(Path(out)):
+        work: dict[str, Any] = {"keep": keep, "executor": executor, "scheduler": scheduler, "workers": workers}
+        try:
+            with common.progress("points", len(space), least=50_000) as tick:
+                stored = folder.run(space, Path(out), question, **work, tick=tick)
+        except KeyboardInterrupt as stopped:
+            print(f"perfmodel: interrupted: {stopped}", file=sys.stderr)
+            return INTERRUPTED
+        if stored.reduction is not None:
+            rows.print_kept(space, stored.reduction, stored.to_frame(), common.console())
+        print(stored, file=sys.stderr)
+        return _code(stored.fits())
+    for name, value in {"--keep": keep, "--scheduler": scheduler, "--workers": workers}.items():
+        if value is not None:
+            raise UserError(f"{name} needs --out DIR, a folder for the partitions")
+    if executor != "local":
+        raise UserError("--executor needs --out DIR, a folder for the partitions")
+    if len(space) > rows.MOST_AT_ONCE:
+        raise UserError(f"{len(space):,} points are too many at once: --out DIR works them out in partitions")
+    if out is not None:
+        rows.check_path(Path(out))
+    result = space.evaluate()
     with common.progress("rows", len(result), least=50_000) as tick:
         if out is not None:
             rows.save(result, Path(out), question, tick)
@@ -59,14 +109,16 @@ def sweep(
             sys.stdout.reconfigure(newline="")  # type: ignore[union-attr]
             rows.write_csv(result, sys.stdout, question, tick)
         else:
-            rows.print_rows(result, common.console())
+            rows.print_rows(result, rows.first_rows(result), common.console())
+            if len(result) > rows.MOST:
+                print(f"the first {rows.MOST} of {len(result):,} points; --out FILE.csv writes all")
     if out is not None:
         print(f"{len(result):,} points in {out}", file=sys.stderr)
-    if any(bool(_any(cell.prediction.fits)) for cell in result.cells):
+    return _code(any(np.any(cell.prediction.fits) for cell in result.cells))
+
+
+def _code(fits: bool) -> int:
+    if fits:
         return OK
     print("perfmodel: no point of the sweep fits", file=sys.stderr)
     return DOES_NOT_FIT
-
-
-def _any(fits: Any) -> bool:
-    return bool(fits.any()) if hasattr(fits, "any") else bool(fits)

@@ -120,7 +120,8 @@ def _check(path: Path, endings: Sequence[str], option: str) -> None:
         raise UserError(f"{option} {path}: there is no folder {path.parent}")
 
 
-def _write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write rows of the same columns as CSV, whole or not at all."""
     with whole(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\r\n")
         writer.writeheader()
@@ -158,10 +159,10 @@ def save(answers: Sequence[Prediction], path: Path) -> None:
     if path.suffix == ".parquet":
         _write_parquet(rows, path)
     else:
-        _write_csv(rows, path)
+        write_csv(rows, path)
 
 
 def save_dictionary(answers: Sequence[Prediction], path: Path) -> None:
     """Write the data dictionary of :func:`save` as CSV: column, type, unit, meaning."""
     _check(path, (".csv",), "--dictionary")
-    _write_csv(dictionary(full_rows(answers)), path)
+    write_csv(dictionary(full_rows(answers)), path)

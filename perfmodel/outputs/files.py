@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from pathlib import Path
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Give a path to write to, which becomes ``path`` only when all went well."""
-    partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+    # Hidden, so that nobody who reads the folder takes it for a file of it; its own, for two may write the same.
+    partial = path.with_name(f".{path.stem}-{os.urandom(4).hex()}.partial{path.suffix}")
     try:
         yield partial
         partial.replace(path)

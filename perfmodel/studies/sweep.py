@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
-from perfmodel.prediction import ALL, METRICS, MONEY, Prediction, evaluate
+from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
 from perfmodel.question import Options, check_plan, resolve
 from perfmodel.specs.paths import full_path, get, put, unit_at
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import change
-from perfmodel.studies.results import unit_of
+from perfmodel.studies.results import is_better_low, unit_of
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
 BLOCK = 65536
@@ -30,6 +30,8 @@ _SHOWN = 10
 _HEAD = ("ttft_s", "tpot_s", "output_tokens_per_s", "usd_per_mtok_blended", "fits", "decode_limited_by")
 #: Points that are evaluated at a time: few enough that intermediate results stay in the cache of a core.
 EVALUATED = 2**16
+#: Values of one axis at the most: they are held as they stand, unlike the points of their product.
+MOST_VALUES = 10**7
 
 _WHOLE_SPECS = ("model", "system", "traffic")
 _LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp")
@@ -114,6 +116,8 @@ def _numbers(path: str, written: str, unit: str, old: float) -> tuple[float, ...
         low, high = (change(part, unit, old) for part in parts[:2])
         if not parts[2].isdigit() or int(parts[2]) < 1:
             raise UserError(f"'{parts[2]}' is no number of points")
+        if int(parts[2]) > MOST_VALUES:
+            raise UserError(f"an axis takes at most {MOST_VALUES:,} points")
         if len(parts) == 3:
             return tuple(np.linspace(low, high, int(parts[2])).tolist())
         if low <= 0 or high <= 0:
@@ -121,6 +125,22 @@ def _numbers(path: str, written: str, unit: str, old: float) -> tuple[float, ...
         return tuple(np.geomspace(low, high, int(parts[2])).tolist())
     except UserError as error:
         raise UserError(f"--axis {path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Corner:
+    """One combination of the looping axes.
+
+    Attributes
+    ----------
+    words : dict
+        Its values by path.
+    scenario : Scenario
+        The question that the broadcasting axes vary.
+    """
+
+    words: Mapping[str, Any]
+    scenario: Scenario
 
 
 @dataclass(frozen=True)
@@ -140,18 +160,20 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """The labelled result of a sweep.
+class Space:
+    """What a sweep will work out: the axes alone, however many points their product has.
 
     Attributes
     ----------
     axes : tuple of Axis
-    cells : tuple of Cell
+    corners : tuple of Corner
+        One a combination of the axes that loop.
     assumed : tuple of str
+        What the question left open.
     """
 
     axes: tuple[Axis, ...]
-    cells: tuple[Cell, ...]
+    corners: tuple[Corner, ...]
     assumed: tuple[str, ...]
 
     @property
@@ -165,7 +187,7 @@ class Sweep:
         return tuple(len(axis.values) for axis in self.grid)
 
     def __len__(self) -> int:
-        return len(self.cells) * int(np.prod(self.shape, dtype=int))
+        return len(self.corners) * math.prod(self.shape)
 
     def columns(self) -> dict[str, str]:
         """Return the unit of every column of the rows."""
@@ -174,6 +196,88 @@ class Sweep:
         found.update({key: unit_of(key) for key in METRICS})
         found.update({"fits": "", "max_concurrency": "1", "prefill_limited_by": "", "decode_limited_by": ""})
         return found
+
+    def short_names(self) -> dict[str, str]:
+        """Return the last word of each axis' path; where two end in the same, the whole paths with blanks."""
+        words = [axis.path.rpartition(".")[2] for axis in self.axes]
+        return {
+            axis.path: word if words.count(word) == 1 else axis.path.replace(".", " ")
+            for axis, word in zip(self.axes, words, strict=True)
+        }
+
+    def is_text(self, column: str) -> bool:
+        """Whether a column of the rows holds words."""
+        words = next((axis.values for axis in self.axes if axis.path == column), ())
+        return column == "plan" or column.endswith("_limited_by") or any(isinstance(word, str) for word in words)
+
+    def parts(self, most: int) -> int:
+        """Return how many parts of at most so many points the space has; see :meth:`part`."""
+        return len(self.corners) * math.prod(map(len, self._cuts(most)))
+
+    def part(self, number: int, most: int) -> Space:
+        """Return one part: a run of points of one corner, in the order of the rows.
+
+        The outermost axes are cut, so that an inner axis is whole and what does not depend on the outer ones stays
+        small.
+        """
+        cuts = self._cuts(most)
+        corner, inside = divmod(number, math.prod(map(len, cuts)))
+        chosen = np.unravel_index(inside, [len(pieces) for pieces in cuts])
+        pieces = iter([pieces[at] for pieces, at in zip(cuts, chosen, strict=True)])
+        axes = [axis if axis.loops else replace(axis, values=axis.values[next(pieces)]) for axis in self.axes]
+        return Space(tuple(axes), (self.corners[corner],), self.assumed)
+
+    def _cuts(self, most: int) -> list[list[slice]]:
+        """Return the pieces into which each broadcasting axis is cut."""
+        cuts, inner = [], 1
+        for length in reversed(self.shape):
+            count = math.ceil(length / max(1, most // inner))
+            ends = [length * at // count for at in range(count + 1)]
+            cuts.append([slice(*pair) for pair in itertools.pairwise(ends)])
+            inner *= length
+        return cuts[::-1]
+
+    def evaluate(self) -> Sweep:
+        """Work out every point."""
+        axes = {axis.path: axis.values for axis in self.grid}
+        cells = tuple(Cell(corner.words, evaluate_grid(corner.scenario, axes)) for corner in self.corners)
+        return Sweep(self.axes, self.corners, self.assumed, cells)
+
+    def rows(self, words: Mapping[str, Any], answer: Prediction, pick: Callable[[Any], Any]) -> dict[str, Any]:
+        """Return rows of one corner as columns; ``pick`` takes from an array of an answer the values of those rows."""
+        columns: dict[str, Any] = {}
+        for axis in self.axes:
+            value = words[axis.path] if axis.loops else get(answer.scenario, axis.path)
+            columns[axis.path] = pick(np.array(value, dtype=object) if axis.loops else value)
+        plan = answer.scenario.deployment
+        columns["plan"] = pick(np.array(plan.plan, dtype=object))
+        columns.update({"tp": pick(plan.tp), "pp": pick(plan.pp), "chips": pick(answer.chips)})
+        columns.update({key: pick(answer.metrics[key]) for key in METRICS})
+        fits = pick(answer.fits)
+        columns.update({"fits": fits, "max_concurrency": pick(answer.max_concurrency)})
+        for phase in ("prefill", "decode"):
+            shares = np.stack([pick(answer.breakdown[phase][cause]) for cause in CAUSES])
+            named = np.array(CAUSES, dtype=object)[np.argmax(np.nan_to_num(shares), axis=0)]
+            columns[f"{phase}_limited_by"] = np.where(fits, named, "")
+        return columns
+
+
+@dataclass(frozen=True)
+class Sweep(Space):
+    """The labelled result of a sweep.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+    corners : tuple of Corner
+        One a combination of the axes that loop.
+    assumed : tuple of str
+        What the question left open.
+    cells : tuple of Cell
+        The answer of each corner.
+    """
+
+    cells: tuple[Cell, ...]
 
     def blocks(self, size: int = BLOCK) -> Iterator[dict[str, Any]]:
         """Give the rows as columns, a block at a time, the last axis fastest.
@@ -188,7 +292,7 @@ class Sweep:
         iterator of dict
             Arrays by column.
         """
-        points = int(np.prod(self.shape, dtype=int))
+        points = math.prod(self.shape)
         for cell in self.cells:
             for start in range(0, points, size):
                 yield self._block(cell, start, min(start + size, points))
@@ -205,26 +309,7 @@ class Sweep:
             )
             return array[where]
 
-        columns: dict[str, Any] = {}
-        grid = iter(zip(self.grid, index, strict=True))
-        for axis in self.axes:
-            if axis.loops:
-                columns[axis.path] = np.full(stop - start, cell.words[axis.path], dtype=object)
-            else:
-                numeric, at = next(grid)
-                columns[axis.path] = np.array(numeric.values)[at]
-        answer = cell.prediction
-        plan = answer.scenario.deployment
-        columns["plan"] = np.full(stop - start, plan.plan, dtype=object)
-        columns.update({"tp": pick(plan.tp), "pp": pick(plan.pp), "chips": pick(answer.chips)})
-        columns.update({key: pick(answer.metrics[key]) for key in METRICS})
-        fits = pick(answer.fits)
-        columns.update({"fits": fits, "max_concurrency": pick(answer.max_concurrency)})
-        for phase in ("prefill", "decode"):
-            shares = np.stack([pick(answer.breakdown[phase][cause]) for cause in CAUSES])
-            named = np.array(CAUSES, dtype=object)[np.argmax(np.nan_to_num(shares), axis=0)]
-            columns[f"{phase}_limited_by"] = np.where(fits, named, "")
-        return columns
+        return self.rows(cell.words, cell.prediction, pick)
 
     def to_frame(self, short: bool = False) -> Any:
         """Return a pandas frame, one row a point.
@@ -245,16 +330,9 @@ class Sweep:
         frame = pd.concat([pd.DataFrame(block) for block in self.blocks()], ignore_index=True)
         if not short:
             return frame
-        frame = frame.rename(columns=self._short_names())
+        frame = frame.rename(columns=self.short_names())
         # An axis of the layout is a column of every sweep already.
         return frame.loc[:, ~frame.columns.duplicated()]
-
-    def _short_names(self) -> dict[str, str]:
-        words = [axis.path.rpartition(".")[2] for axis in self.axes]
-        return {
-            axis.path: word if words.count(word) == 1 else axis.path.replace(".", " ")
-            for axis, word in zip(self.axes, words, strict=True)
-        }
 
     def best(self, metric: str = "output_tokens_per_s") -> dict[str, Any]:
         """Return the row where a metric is best: least for times, power and cost, most for rates and utilisations.
@@ -276,8 +354,7 @@ class Sweep:
         """
         if metric not in METRICS:
             raise UserError(f"unknown metric '{metric}': expected one of {', '.join(METRICS)}")
-        least = (*(key for key in METRICS if unit_of(key) == "s"), *MONEY)
-        sign = 1.0 if metric in least else -1.0
+        sign = 1.0 if is_better_low(metric) else -1.0
         best: tuple[float, dict[str, Any]] | None = None
         for block in self.blocks():
             values = sign * np.where(block["fits"], block[metric], np.nan)
@@ -306,7 +383,7 @@ class Sweep:
 
         if len(self) > 5000:
             raise UserError(f"a chart of {len(self):,} points is not readable: sweep fewer, or use to_frame()")
-        short = self._short_names()
+        short = self.short_names()
         units = {short.get(path, path): unit for path, unit in self.columns().items()}
         frame = self.to_frame(short=True)
 
@@ -351,7 +428,23 @@ def sweep(
     options: Options,
     changes: Sequence[str] = (),
 ) -> Sweep:
-    """Evaluate a question over the product of axes.
+    """Evaluate a question over the product of axes; the parameters are those of :func:`space`.
+
+    Returns
+    -------
+    Sweep
+    """
+    return space(model, on, axes, options, changes).evaluate()
+
+
+def space(
+    model: str,
+    on: str,
+    axes: Mapping[str, Any] | Sequence[tuple[str, Any]],
+    options: Options,
+    changes: Sequence[str] = (),
+) -> Space:
+    """Settle a question and its axes, and work out nothing yet.
 
     Parameters
     ----------
@@ -362,7 +455,7 @@ def sweep(
 
     Returns
     -------
-    Sweep
+    Space
     """
     pairs = list(axes.items()) if isinstance(axes, Mapping) else list(axes)
     if not pairs:
@@ -374,14 +467,14 @@ def sweep(
         raise UserError(f"--axis {next(path for path in paths if paths.count(path) > 1)} is given twice")
     loops = [axis for axis in parsed if axis.loops]
     grid = [axis for axis in parsed if not axis.loops]
-    cells, assumed = [], base.assumed
+    corners, assumed = [], base.assumed
     for combination in itertools.product(*(axis.values for axis in loops)):
         words = {axis.path: value for axis, value in zip(loops, combination, strict=True)}
         scenario = _looped(model, on, words, grid, options, changes)
         assumed = scenario.assumed
         _check_layouts(scenario, grid)
-        cells.append(Cell(words, evaluate_grid(scenario, {axis.path: axis.values for axis in grid})))
-    return Sweep(parsed, tuple(cells), tuple(word for word in assumed if not _varied(word, paths)))
+        corners.append(Corner(words, scenario))
+    return Space(parsed, tuple(corners), tuple(word for word in assumed if not _varied(word, paths)))
 
 
 def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collection[str] = ALL) -> Prediction:

@@ -20,6 +20,7 @@ import typer
 import perfmodel
 from perfmodel.cli.app import application
 from perfmodel.outputs.explain import Explanation
+from perfmodel.outputs.folder import Stored
 from perfmodel.specs.types import Model, System, Traffic
 from perfmodel.studies.cost.ownership import Owned, Owning
 from perfmodel.studies.simulate import Comparison
@@ -31,8 +32,12 @@ from perfmodel.studies.validate import Validation
 #: Where every public function is documented in full.
 ROOMS = ("numerics", "trace", "equation", "machines.", "specs.", "serving.", "prediction", "question")
 #: Classes of the results of the public functions.
-RESULTS = (Axis, Cell, Comparison, Explanation, Model, Owned, Owning, Sized, Sizing, Solution, Sweep, System, Traffic)
-RESULTS += (Validation, *(value for name in perfmodel.__all__ if inspect.isclass(value := getattr(perfmodel, name))))
+RESULTS = (Axis, Cell, Comparison, Explanation, Model, Owned, Owning, Sized, Sizing, Solution, Stored, Sweep, System)
+RESULTS += (
+    Traffic,
+    Validation,
+    *(value for name in perfmodel.__all__ if inspect.isclass(value := getattr(perfmodel, name))),
+)
 
 
 def section(text: str, title: str) -> str | None:
