@@ -48,6 +48,15 @@ def libreoffice() -> str:
     return _find("LibreOffice Calc", ("soffice", "libreoffice"), "libreoffice-calc-nogui")
 
 
+@functools.cache
+def office_python() -> str:
+    """Return the Python that LibreOffice can be driven from."""
+    for path in ("/usr/bin/python3", shutil.which("python3") or "python3"):
+        if not subprocess.run([path, "-c", "import uno"], capture_output=True, check=False).returncode:
+            return path
+    _missing("the Python module of LibreOffice is not installed: apt-get install python3-uno")
+
+
 def node() -> str:
     return _find("Node.js", ("node", "nodejs"), "nodejs")
 
@@ -58,7 +67,7 @@ def chromium() -> str:
 
 def _run(command: list[str], **more: Any) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, **more)
-    assert done.returncode == 0, f"{command[0]} failed: {done.stderr or done.stdout}"
+    assert done.returncode == 0, f"{command[0]} failed: {(done.stderr or done.stdout)[-2000:]}"
     return done.stdout
 
 
@@ -72,13 +81,31 @@ def _office_profile() -> tempfile.TemporaryDirectory[str]:
     return profile
 
 
+def _office() -> list[str]:
+    profile = Path(_office_profile().name).as_uri()
+    return [libreoffice(), "--headless", "--norestore", f"-env:UserInstallation={profile}"]
+
+
+def drive_office(workbook: Path, steps: list[dict[str, Any]]) -> list[list[list[Any]]]:
+    """Type into a workbook and return what ranges of it show, step by step; the file stays as it is.
+
+    Each step has cells to ``set``, by ``SHEET.CELL``, and a range to ``read``, ``SHEET.A1:B2``.
+    """
+    python, pipe = office_python(), f"perfmodel-{os.getpid()}"
+    office = subprocess.Popen([*_office(), f"--accept=pipe,name={pipe};urp;"], stdout=subprocess.DEVNULL)
+    asked = {"pipe": pipe, "file": str(workbook.resolve()), "steps": steps}
+    try:
+        return json.loads(_run([python, str(Path(__file__).with_name("drive_office.py"))], input=json.dumps(asked)))
+    finally:
+        office.terminate()
+        office.wait(timeout=_TIMEOUT)
+
+
 def recalculate_all(workbooks: Iterable[Path], into: Path) -> list[Path]:
     """Let LibreOffice recalculate workbooks of different names, all in one start of the program."""
     files = list(workbooks)
     into.mkdir(parents=True, exist_ok=True)
-    profile = Path(_office_profile().name).as_uri()
-    start = [libreoffice(), "--headless", "--norestore", f"-env:UserInstallation={profile}"]
-    _run([*start, "--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(into), *map(str, files)])
+    _run([*_office(), "--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(into), *map(str, files)])
     done = [into / file.name for file in files]
     assert all(file.exists() for file in done), f"LibreOffice wrote only {sorted(into.iterdir())}"
     return done

@@ -5,29 +5,35 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
+import os
 import random
 import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 import pytest
 from programs import chromium, run_node
 
 import perfmodel
 from perfmodel.cli import run
 from perfmodel.outputs import whatif
-from perfmodel.outputs.offers import Offer, allowed, ask_each, layouts, offer
-from perfmodel.outputs.program import limits
+from perfmodel.outputs.offers import Offer, Pair, allowed, ask_each, layouts, offer
+from perfmodel.outputs.program import Program, is_result, limits
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options
-from perfmodel.specs.paths import put, quantities
+from perfmodel.specs import catalog
+from perfmodel.specs.paths import put_all, quantities
 from perfmodel.studies.results import results
 
-#: How many random settings of each program are compared.
-SETTINGS = 200
+#: Random settings of each program that are compared; with PERFMODEL_EVERY_PROGRAM=1 those of every bundled system and
+#: model too, of so many pairs a program.
+SETTINGS, PAIRS = 200, 4
+EVERY = os.environ.get("PERFMODEL_EVERY_PROGRAM") == "1"
 #: (models, systems, options): every machine kind, dense and experts, unpublished numbers, a draft.
 ASKED: tuple[tuple[list[str], list[str], dict[str, Any]], ...] = (
     (["llama-3.1-8b", "gpt-oss-20b"], ["dgx-h100", "sn40l-16", "lpu-v1", "groq3-lpx"], {"concurrency": 8.0}),
@@ -45,50 +51,97 @@ def offers() -> list[Offer]:
     ]
 
 
-def settings(held: Offer, count: int) -> list[tuple[int, dict[str, float]]]:
-    """Return random settings: a pair of each program, and other values for some of its inputs."""
+@dataclass
+class Settings:
+    """Random settings of a pair: the values of its inputs, one array each, and what Python makes of them."""
+
+    held: Offer
+    at: int
+    values: dict[str, Any]
+
+    @property
+    def pair(self) -> Pair:
+        return self.held.pairs[self.at]
+
+    def states(self) -> list[dict[str, Any]]:
+        own = self.pair.inputs
+        names, columns = list(self.values), zip(*self.values.values(), strict=True)
+        return [
+            state(self.held, self.at, {name: float(v) for name, v in zip(names, column, strict=True) if v != own[name]})
+            for column in columns
+        ]
+
+    def python(self) -> dict[str, Any]:
+        """Return the results by name, one evaluation for all settings."""
+        scenario = put_all(self.pair.scenario, self.values)
+        count = len(next(iter(self.values.values())))
+        with np.errstate(all="ignore"):
+            found = {**results(evaluate(scenario)), **limits(scenario)}
+        return {name: np.broadcast_to(np.asarray(value, dtype=float), count) for name, value in found.items()}
+
+    def compare(self, answers: list[Any]) -> tuple[int, float]:
+        """Compare with what the page says; return how many numbers there are, and their largest relative difference."""
+        right = self.python()
+        ends = right["stages_ends"]
+        stages = np.broadcast_to(self.pair.scenario.deployment.pp, ends.shape)
+        laid = (ends < stages) & (stages <= ends + right["stages_layers"])
+        where = (self.pair.scenario.system.name, self.pair.scenario.model.name)
+        for (_, reason), runs, tpot, cap in zip(answers, laid, right["tpot_s"], right["max_concurrency"], strict=True):
+            unfit = "does not fit" if cap < 1 else "needs a number that is not published"
+            assert reason.startswith("PP must lie between") if not runs else reason == (unfit if tpot != tpot else "")
+        numbers, worst = 0, 0.0
+        for at, name in enumerate(result_names(self.held.programs[self.pair.program])):
+            shown = np.array([found[at] for found, _ in answers], dtype=float)[laid]
+            wanted = right[name][laid]
+            assert np.array_equal(np.isnan(shown), np.isnan(wanted)), (name, where)
+            known = ~np.isnan(wanted)
+            # A wait is the small difference of two times; its digits are theirs.
+            phase = name.partition("_")[0]
+            parts = [np.abs(right[part][laid][known]) for part in right if part.startswith(f"{phase}_")]
+            slack = 1e-13 * np.max(parts, axis=0) if phase in PHASES else 0.0
+            off = np.maximum(np.abs(shown[known] - wanted[known]) - slack, 0.0)
+            off = np.divide(off, np.abs(wanted[known]), out=np.where(off > 0, np.inf, 0.0), where=wanted[known] != 0)
+            numbers, worst = numbers + int(known.sum()), max(worst, float(np.max(off, initial=0.0)))
+            assert worst <= 1e-9, (name, where)
+        return numbers, worst
+
+
+def result_names(program: Program) -> list[str]:
+    return [step.name for step in program.steps if is_result(step)]
+
+
+def settings(held: Offer, count: int, most: int = PAIRS) -> Iterator[Settings]:
+    """Give random settings of some pairs of each program: lengths, requests, layout and twelve other inputs of each."""
     chance = random.Random(20261129)
-    found = []
-    for number in range(len(held.programs)):
+    for number, program in enumerate(held.programs):
         pairs = [at for at, pair in enumerate(held.pairs) if pair.program == number]
-        for _ in range(count):
-            at = chance.choice(pairs)
-            pair = held.pairs[at]
-            edits = {
-                "traffic.prompt": float(chance.randint(1, 20000)),
-                "traffic.output": float(chance.randint(1, 4000)),
-                "traffic.concurrency": float(round(10 ** chance.uniform(0, 3))),
-                "deployment.dp": float(chance.randint(1, 4)),
-                "deployment.tp": chance.choice(_degrees(at, held)),
-            }
-            read = [path for path in held.programs[number].paths if path.split(".")[0] != "deployment"]
-            for path in chance.sample(read, 12):
-                value = pair.inputs[path] * 2 ** chance.uniform(-1, 1)
-                if path not in edits and value == value and allowed(path, value):
-                    edits[path] = value
-            found.append((at, edits))
-    return found
+        chosen = chance.sample(pairs, min(most, len(pairs)))
+        for at in chosen:
+            pair, size = held.pairs[at], -(-count // len(chosen))
+            degrees = layouts(pair.scenario)[0]
+            drawn = {path: np.full(size, pair.inputs[path]) for path in pair.inputs}
+            for place in range(size):
+                edits = {
+                    "traffic.prompt": float(chance.randint(1, 20000)),
+                    "traffic.output": float(chance.randint(1, 4000)),
+                    "traffic.concurrency": float(round(10 ** chance.uniform(0, 3))),
+                    "deployment.dp": float(chance.randint(1, 4)),
+                    "deployment.tp": chance.choice(degrees),
+                }
+                read = [path for path in program.paths if path.split(".")[0] != "deployment"]
+                for path in chance.sample(read, 12):
+                    value = pair.inputs[path] * 2 ** chance.uniform(-1, 1)
+                    if path not in edits and value == value and allowed(path, value):
+                        edits[path] = value
+                for path, value in edits.items():
+                    drawn[path][place] = value
+            moved = {path: column for path, column in drawn.items() if np.any(column != pair.inputs[path])}
+            yield Settings(held, at, {path: column for path, column in moved.items() if not np.all(np.isnan(column))})
 
 
-@cache
-def _layouts(key: int, at: int) -> list[float]:
-    return layouts(next(held for held in offers() if id(held) == key).pairs[at].scenario)[0]
-
-
-def _degrees(at: int, held: Offer) -> list[float]:
-    return _layouts(id(held), at)
-
-
-def python(held: Offer, at: int, edits: dict[str, float]) -> dict[str, float] | None:
-    """Return the numbers of a setting; None where so many stages cannot be laid out."""
-    scenario = held.pairs[at].scenario
-    for path, value in edits.items():
-        scenario = put(scenario, path, value)
-    bounds = {name: float(value) for name, value in limits(scenario).items()}
-    stages = float(scenario.deployment.pp)
-    if not bounds["stages_ends"] < stages <= bounds["stages_ends"] + bounds["stages_layers"]:
-        return None
-    return {**{name: float(value) for name, value in results(evaluate(scenario)).items()}, **bounds}
+def python(held: Offer, at: int) -> dict[str, float]:
+    """Return the numbers of a pair as it stands."""
+    return {name: float(value) for name, value in results(evaluate(held.pairs[at].scenario)).items()}
 
 
 def state(held: Offer, at: int, edits: dict[str, float]) -> dict[str, Any]:
@@ -96,21 +149,20 @@ def state(held: Offer, at: int, edits: dict[str, float]) -> dict[str, Any]:
     return {"system": scenario.system.name, "model": scenario.model.name, "traffic": "chat", "set": edits}
 
 
-def check(found: dict[str, Any], right: dict[str, float], where: Any) -> int:
-    """Compare an answer; return how many numbers it has."""
-    numbers = 0
-    for name, value in right.items():
-        shown = found["found"].get(name)
-        if math.isnan(value):
-            assert shown is None, (name, where)
-        else:
-            numbers += 1
-            # A wait is the small difference of two times; its digits are theirs.
-            phase = name.partition("_")[0]
-            parts = [abs(right[part]) for part in right if part.startswith(f"{phase}_") and phase in PHASES]
-            slack = 1e-13 * max(parts, default=0.0)
-            assert shown == pytest.approx(value, rel=1e-9, abs=slack), (name, where)
-    return numbers
+#: What the page answers to a state: its numbers in the order of the program's results, and why there are none.
+ANSWER = """(one) => {
+  const a = perfmodel_engine.answer(one), names = a.pair ? DATA.programs[a.pair.program].results : [];
+  return [names.map((name) => a.found[name] ?? null), a.reason];
+}"""
+
+
+def compared(asked: list[Settings], script: str) -> tuple[int, float]:
+    """Run settings in node; return how many numbers were compared, and their largest relative difference."""
+    states = [state for each in asked for state in each.states()]
+    ask = ANSWER.replace("perfmodel_engine", "engine")
+    answers = iter(run_node(f"{script}report({json.dumps(states)}.map({ask}));"))
+    found = [each.compare([next(answers) for _ in each.states()]) for each in asked]
+    return sum(numbers for numbers, _ in found), max(worst for _, worst in found)
 
 
 @pytest.mark.program
@@ -118,23 +170,28 @@ def check(found: dict[str, Any], right: dict[str, float], where: Any) -> int:
 def test_numbers_are_those_of_python(which: int) -> None:
     """The page's own functions, in node: every program at random settings."""
     held = offers()[which]
-    asked = settings(held, SETTINGS)
-    states = json.dumps([state(held, at, edits) for at, edits in asked])
-    script = whatif.scripts(held, OPTIONS[which], TRAFFICS)
-    answers = run_node(
-        f"{script}report({states}.map((one) => {{const a = engine.answer(one); return [a.found, a.reason]}}));"
-    )
-    numbers = 0
-    for (at, edits), (found, reason) in zip(asked, answers, strict=True):
-        right = python(held, at, edits)
-        if right is None:
-            assert reason.startswith("PP must lie between")
-            continue
-        if math.isnan(right["tpot_s"]):
-            assert reason in ("does not fit", "needs a number that is not published")
-            assert (reason == "does not fit") == (right["max_concurrency"] < 1)
-        numbers += check({"found": found}, right, (state(held, at, edits),))
-    assert numbers > 20 * len(asked)
+    numbers, _ = compared(list(settings(held, SETTINGS)), whatif.scripts(held, OPTIONS[which], TRAFFICS))
+    assert numbers > 20 * SETTINGS * len(held.programs)
+
+
+if EVERY:
+
+    @pytest.mark.program
+    def test_every_program_of_the_bundled_files_computes_what_python_does() -> None:
+        """Takes some minutes: all systems with all models, in batches of programs that node holds at once."""
+        names = {kind: [name for name, _, _ in catalog.entries(kind)] for kind in ("system", "model")}
+        options = Options(concurrency=8.0)
+        held = offer(ask_each(names["model"], names["system"], options))
+        script = whatif.scripts(held, options, TRAFFICS)
+        every = list(settings(held, SETTINGS))
+        found = [compared(batch, script) for batch in (every[at : at + 40] for at in range(0, len(every), 40))]
+        states = sum(len(each.states()) for each in every)
+        print(
+            f"{len(held.pairs)} pairs, {len(held.programs)} programs, {len(every)} pairs at {states} settings, "
+            f"{sum(numbers for numbers, _ in found)} numbers, largest relative difference "
+            f"{max(worst for _, worst in found):.1e}"
+        )
+        assert {each.pair.program for each in every} == set(range(len(held.programs)))
 
 
 # --- in the browser ----------------------------------------------------------------------------------------------
@@ -203,17 +260,12 @@ def settle(page: Any) -> None:
 @pytest.mark.program
 @pytest.mark.parametrize("which", range(len(ASKED)))
 def test_numbers_in_the_browser_are_those_of_python(which, opened):
-    held = offers()[which]
     page = opened(which)
-    asked = settings(held, 5)
-    states = [state(held, at, edits) for at, edits in asked]
-    answers = page.evaluate(
-        "(states) => states.map((one) => JSON.parse(JSON.stringify(window.perfmodel.engine.answer(one).found)))", states
-    )
-    for (at, edits), found in zip(asked, answers, strict=True):
-        right = python(held, at, edits)
-        if right is not None:
-            check({"found": found}, right, (state(held, at, edits),))
+    ask = ANSWER.replace("perfmodel_engine", "window.perfmodel.engine")
+    for each in settings(offers()[which], 5, most=1):
+        # Through JSON, where NaN is null as it is from node.
+        answers = json.loads(page.evaluate(f"(states) => JSON.stringify(states.map({ask}))", each.states()))
+        assert each.compare(answers)[0] > 0
 
 
 @pytest.mark.program
@@ -335,7 +387,7 @@ def test_the_csv_is_rfc_4180(opened):
     assert text.count("\n") == text.count("\r\n") == 3
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [row["scenario"] for row in rows] == ["now", "A"]
-    assert float(rows[0]["tpot_s"]) == pytest.approx(python(offers()[0], 0, {})["tpot_s"], rel=1e-12)
+    assert float(rows[0]["tpot_s"]) == pytest.approx(python(offers()[0], 0)["tpot_s"], rel=1e-12)
 
 
 @pytest.mark.program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 
 import openpyxl
 import pytest
-from programs import recalculate_all
+from programs import drive_office, recalculate_all
 
 from perfmodel.cli import run
 from perfmodel.outputs import workbook
-from perfmodel.outputs.offers import Offer, ask_each, offer
+from perfmodel.outputs.offers import Offer, ask_each, bundled_offer, offer
 from perfmodel.outputs.workbook import Workbook, cell_name
 from perfmodel.prediction import METRICS, evaluate
 from perfmodel.question import Options
@@ -45,6 +46,14 @@ def offers() -> dict[str, tuple[Offer, int]]:
     }
 
 
+#: Workbooks as `perfmodel export MODEL... --xlsx FILE` makes them, with all bundled systems and models that they offer.
+#: Each pair of the first is chosen in LibreOffice, with PERFMODEL_EVERY_PAIR=1 of all of them.
+EXPORTS = {
+    "a GPU": (["llama-3.1-70b"], ["dgx-h100"], Options()),
+    "each kind, dense and experts": (["llama-3.1-8b", "gpt-oss-20b"], ["dgx-h100", "sn40l-16", "lpu-v1"], Options()),
+    "a draft": (["llama-3.1-70b"], ["dgx-h100", "sn40l-16"], Options(draft="llama-3.2-1b", k=4.0, alpha=0.7)),
+}
+EVERY = os.environ.get("PERFMODEL_EVERY_PAIR") == "1"
 #: What a user types: into cells of the sheet Inputs by path, and which pair the drop-downs choose.
 EDITS: dict[str, tuple[str, int, dict[str, float]]] = {
     "kernels, typed": (
@@ -220,6 +229,30 @@ def test_every_offered_pair_gives_its_prediction(written, recalculated):
         assert sheet.cell(row, 2).value == pair.scenario.system.name
         found = {name: sheet.cell(row, at + 1).value for name, at in book.scenario_columns.items()}
         compare(found, expected(pair.scenario, found))
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("title", EXPORTS if EVERY else ["a GPU"])
+def test_every_pair_of_an_export_can_be_chosen(title, tmp_path):
+    """LibreOffice opens the workbook once, and each pair is chosen in its drop-downs."""
+    models, systems, options = EXPORTS[title]
+    held, count = bundled_offer(models, systems, options)
+    book = workbook.write(held, tmp_path / "book.xlsx", zero_cached=True, asked=count)
+    place = f"Results.A{min(book.shown_rows.values())}:B{max(book.shown_rows.values())}"
+    words = [book._words(pair) for pair in held.pairs]
+    steps = [{"set": {"Inputs.B3": one["system"], "Inputs.B4": one["model"]}, "read": place} for one in words]
+    numbers, worst = 0, 0.0
+    for pair, rows in zip(held.pairs, drive_office(tmp_path / "book.xlsx", steps), strict=True):
+        found, right = dict(rows), expected(pair.scenario, book.results)
+        compare(found, right)
+        known = [(found[name], value) for name, value in right.items() if isinstance(value, float)]
+        numbers += len(known)
+        worst = max([worst, *(abs(shown / value - 1) for shown, value in known if value)])
+    print(
+        f"{title}: {len(held.pairs)} pairs, {len(held.programs)} programs, {numbers} numbers, largest relative "
+        f"difference {worst:.1e}"
+    )
+    assert numbers > 20 * len(held.pairs)
 
 
 @pytest.mark.program
