@@ -88,8 +88,8 @@ def check(client: Any, look: Callable[[Path], tuple[str, bool]], manifest: Path)
             )
 
 
-def each(client: Any, work: Callable[[Any], int], jobs: Iterator[Any]) -> Iterator[int]:
-    """Give the result of each job as it is done; only a few a worker are under way at a time.
+def each(client: Any, work: Callable[[Any], None], jobs: Iterator[Any]) -> Iterator[Any]:
+    """Give each job when it is done; only a few a worker are under way at a time.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def each(client: Any, work: Callable[[Any], int], jobs: Iterator[Any]) -> Iterat
     from distributed import CancelledError, KilledWorker, wait
     from distributed.client import ClosedClientError
 
-    running: set[Any] = set()
+    running: dict[Any, Any] = {}
     seen = time.monotonic()
     try:
         while True:
@@ -109,15 +109,15 @@ def each(client: Any, work: Callable[[Any], int], jobs: Iterator[Any]) -> Iterat
             elif time.monotonic() - seen > LOST:
                 raise UserError(f"the Dask cluster has had no worker for {LOST} s; {_GOES_ON}")
             for job in itertools.islice(jobs, max(0, AHEAD * threads - len(running))):
-                running.add(client.submit(work, job, pure=False, retries=RETRIES))
+                running[client.submit(work, job, pure=False, retries=RETRIES)] = job
             if threads and not running:
                 return
-            # Looking up now and then, for workers may all be gone, and a result with the worker that held it.
+            # Looking up now and then, for workers may all be gone.
             with contextlib.suppress(TimeoutError):
-                for future in wait(running, timeout=PATIENCE, return_when="FIRST_COMPLETED").done:
-                    result = future.result(timeout=PATIENCE)
-                    running.remove(future)
-                    yield result
+                for future in wait(list(running), timeout=PATIENCE, return_when="FIRST_COMPLETED").done:
+                    if future.status != "finished":
+                        future.result(timeout=PATIENCE)
+                    yield running.pop(future)
     except KilledWorker as error:
         raise UserError(
             f"a partition ended {error.allowed_failures + 1} workers, the last at {error.last_worker.address}, "

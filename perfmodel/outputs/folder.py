@@ -136,8 +136,8 @@ def look(manifest: Path) -> tuple[str, bool]:
     return __version__, manifest.exists()
 
 
-def work(job: Job) -> int:
-    """Work out one partition and write it, unless it is there; return its points.
+def work(job: Job) -> None:
+    """Work out one partition and write it, unless it is there.
 
     Raises
     ------
@@ -158,7 +158,6 @@ def work(job: Job) -> int:
                     _write(job.reduction.part(job.space), partial, job.space, job.reduction, job.question)
         except OSError as error:
             raise UserError(f"{job.path}: {error.strerror or error}") from None
-    return len(job.space)
 
 
 def _write(columns: Any, path: Path, space: Space, kept: Reduction, question: str) -> None:
@@ -247,11 +246,12 @@ def run(
 
             with cluster.connect(scheduler, workers) as client:
                 cluster.check(client, look, folder / MANIFEST)
-                for done in cluster.each(client, work, jobs):
-                    tick(done)
+                for job in cluster.each(client, work, jobs):
+                    tick(len(job.space))
         else:
-            for done in map(work, jobs):
-                tick(done)
+            for job in jobs:
+                work(job)
+                tick(len(job.space))
     except KeyboardInterrupt:
         finished = sum(path.exists() for path in paths)
         raise KeyboardInterrupt(
