@@ -27,4 +27,4 @@ def ask(question):
     return answer["ttft"] / 1e3, answer["tpot"] / 1e3
 
 
-main(ask, 500)
+main(ask, 50)

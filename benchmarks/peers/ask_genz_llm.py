@@ -22,4 +22,4 @@ def ask(question):
     return prefill["Latency"] / 1e3, decode["Latency"] / 1e3
 
 
-main(ask, 10)
+main(ask, 1)

@@ -38,4 +38,4 @@ def ask(question):
     return found["prefill_latency"], found["decode_latency"]
 
 
-main(ask, 500)
+main(ask, 20)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from measure import QUESTION, points, single
+from measure import QUESTION, points, rate, single
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from questions import BLOCK, POINTS, WANTED, axes, hand_written, scattered
@@ -24,16 +21,6 @@ from perfmodel.studies.sweep import evaluate_grid
 
 MODEL, ON = "llama-3.1-70b", "dgx-h100:tp=8"
 PATHS = ("traffic.concurrency", "traffic.prompt", "traffic.output", "deployment.tp")
-
-
-def per_second(count: int, work: Any, runs: int = 9) -> tuple[float, float]:
-    """Return evaluations per second, the best and the median of some runs."""
-    taken = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return count / min(taken), count / statistics.median(taken)
 
 
 def main() -> None:
@@ -63,7 +50,7 @@ def main() -> None:
         lambda _: perfmodel.predict(MODEL, on=ON, precision="bf16", prompt=prompt, output=output)
     )
     for name, (count, run) in work.items():
-        found[name], found[f"{name}_median"] = per_second(count, run, 9 if count == BLOCK else 5)
+        found[name] = rate(run, count)
     print(json.dumps(found))
 
 

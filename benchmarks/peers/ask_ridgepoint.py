@@ -22,4 +22,4 @@ def sweep():
     return ridgepoint.scan(MODEL, GPU, count=8, dtype="fp16", prompt=2048, as_json=True).count('"ctx"')
 
 
-main(ask, 2000, sweep)
+main(ask, 500, sweep)

@@ -22,4 +22,4 @@ def sweep():
     return len(estimate(ARCH, GPUS[8], workload=workload, profile="vllm").points)
 
 
-main(ask, 500, sweep)
+main(ask, 50, sweep)

@@ -18,4 +18,4 @@ def ask(question):
     return chunks * chunk, profile.iter_latency(concurrency, length)
 
 
-main(ask, 10_000)
+main(ask, 2000)

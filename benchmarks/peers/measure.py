@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 #: Requests at once, prompt and output tokens, tensor-parallel degree.
 Question = tuple[int, int, int, int]
@@ -43,28 +41,25 @@ def points(count: int, seed: int = 0) -> list[Question]:
     ]
 
 
-def rate(evaluate: Callable[[Any], object], asked: Sequence[Any], seconds: float = 2.0) -> float:
-    """Return answers per second where ``asked`` is asked at a time: the best of three runs of ``seconds`` each."""
-    evaluate(asked)
+def rate(work: Callable[[], object], count: int, seconds: float = 1.5) -> float:
+    """Return answers per second of CPU time of work that gives ``count`` of them: its fastest run.
+
+    CPU time and the fastest run are what other work on the machine disturbs least.  All compute in one thread, so that
+    on an idle machine it is the time on the clock.
+    """
     best = 0.0
-    for _ in range(3):
-        done, start = 0, time.perf_counter()
-        while (spent := time.perf_counter() - start) < seconds:
-            evaluate(asked)
-            done += len(asked)
-        best = max(best, done / spent)
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        before = time.process_time()
+        work()
+        best = max(best, count / (time.process_time() - before))
     return best
 
 
 def single(ask: Callable[[Question], object]) -> float:
-    """Return the median time of one warm question [s]."""
-    taken = []
-    start = time.perf_counter()
-    while time.perf_counter() - start < 1.0 or len(taken) < 5:
-        before = time.perf_counter()
-        ask(QUESTION)
-        taken.append(time.perf_counter() - before)
-    return statistics.median(taken)
+    """Return the least CPU time of one warm question [s]."""
+    repeats = 20
+    return 1 / rate(lambda: [ask(QUESTION) for _ in range(repeats)], repeats, seconds=1.0)
 
 
 def main(ask: Callable[[Question], Answer], count: int, sweep: Callable[[], int] | None = None) -> None:
@@ -75,19 +70,16 @@ def main(ask: Callable[[Question], Answer], count: int, sweep: Callable[[], int]
     ask : callable
         Answers one question.
     count : int
-        Points of the loop that is timed.
+        Points of the loop that is timed, so many that it takes some milliseconds.
     sweep : callable, optional
         What the peer has for many answers in one call; returns how many.
     """
     ttft, tpot = ask(QUESTION)
     found = {"ttft_s": ttft, "tpot_s": tpot}
     if "--speed" in sys.argv:
-
-        def loop(asked: Sequence[Question]) -> None:
-            for question in asked:
-                ask(question)
-
-        found |= {"single_s": single(ask), "per_second": rate(loop, points(count))}
+        asked = points(count)
+        found |= {"single_s": single(ask), "per_second": rate(lambda: [ask(question) for question in asked], count)}
         if sweep is not None:
-            found["sweep_per_second"] = rate(lambda _: [sweep() for _ in range(100)], range(100 * sweep()))
+            calls = 100
+            found["sweep_per_second"] = rate(lambda: [sweep() for _ in range(calls)], calls * sweep())
     print(json.dumps(found))
