@@ -323,7 +323,7 @@ class Sweep(Space):
         Returns
         -------
         pandas.DataFrame
-            In inside units, see :meth:`columns`.
+            In inside units, which ``columns()`` names.
         """
         import pandas as pd
 
