@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -82,13 +83,13 @@ class Run(_Runs):
         from perfmodel.cli import run
 
         shown: list[nodes.Node] = []
-        for command in "\n".join(self.content).replace("\\\n", "").splitlines():
+        for command in re.sub(r"\\\n *", "", "\n".join(self.content)).splitlines():
             program, *arguments = shlex.split(command, comments=True)
             if program != "perfmodel":
                 raise self.error(f"{command}: only perfmodel is run")
             with _inside(self.folder) as caught, mock.patch.object(sys, "argv", [program, *arguments]):
                 code = run(arguments)
-            printed = caught.getvalue().rstrip().splitlines()
+            printed = caught.getvalue().replace(f"{self.folder}/", "").rstrip().splitlines()
             if code != self.options.get("exit", 0):
                 raise self.error(f"{command}: exit code {code}\n{caught.getvalue()}")
             most = self.options.get("head", len(printed))
