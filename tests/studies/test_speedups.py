@@ -27,7 +27,7 @@ def errors(rows, word):
 def test_every_speed_up_is_predicted_or_has_a_reason(rows):
     assert len(rows) == 338
     answered = [row for row in rows if math.isfinite(row.predicted)]
-    assert len(answered) >= 32
+    assert len(answered) >= 37
     assert all(math.isfinite(row.predicted) != bool(row.reason) for row in rows)
     assert all(any("token" in note for note in row.notes) for row in answered)
 
@@ -38,7 +38,7 @@ def test_the_pair_that_the_machine_is_fitted_on_does_not_count_as_predicted(rows
 
 @pytest.mark.parametrize(
     ("word", "count", "most"),
-    [("SN40L", 6, 0.15), ("MTP", 5, 0.2), ("PLD", 3, 0.1), ("Lookahead", 3, 0.2), ("EAGLE", 10, 0.4)],
+    [("SN40L", 6, 0.15), ("MTP", 5, 0.2), ("PLD", 4, 0.1), ("Lookahead", 4, 0.2), ("EAGLE", 13, 0.4)],
 )
 def test_median_error_by_method(rows, word, count, most):
     """EAGLE ran in eager PyTorch, whose time between kernels is not modelled: its speed-ups come out too high."""
