@@ -62,8 +62,11 @@ class Skipped(Exception):
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a timed process: one thread, no BLAS tuned for another core, no foreign packages."""
-    left_out = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONPATH")
+    """Return the environment of a timed process: one thread, no BLAS tuned for another core, no foreign packages.
+
+    Python keeps its bytecode: what pip installs has it, and a checkout without it compiles each time.
+    """
+    left_out = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
 
