@@ -50,6 +50,16 @@ _CHANGES = (
 )
 #: Row of a Model sheet on which the choice of its columns begins, and the one of the first input.
 _TOP, _FIRST = 3, 10
+#: How results are shown, by unit: digits that tell something; the cells hold all of them.
+_SHOWN = {
+    "s": "[=0]0;[<0.01]0.000E+00;0.00000",
+    "1/s": "#,##0.00",
+    "B": "#,##0",
+    "W": "#,##0",
+    "J": "#,##0.00",
+    "USD": "#,##0.000",
+}
+_COUNTS = ("max_concurrency", "chips")
 _REFUSED, _MISFIT, _UNKNOWN, _MISSING = "layout refused", "does not fit", "not published", "pair not offered"
 
 
@@ -99,10 +109,10 @@ class _Sheet:
         self.sheet = sheet
         self.zero = zero_cached
 
-    def page(self) -> None:
-        """Print on pages as wide as the sheet."""
+    def page(self, wide: int = 1) -> None:
+        """Print the width of the sheet on so many pages."""
         self.sheet.set_landscape()
-        self.sheet.fit_to_pages(1, 0)
+        self.sheet.fit_to_pages(wide, 0)
 
     def text(self, row: int, col: int, words: str, form: Any = None) -> None:
         self.sheet.write_string(row - 1, col, text_cell(words), form)
@@ -237,6 +247,7 @@ class Workbook:
         self.book = book
         self.form = {
             "bold": book.add_format({"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}),
+            "heading": book.add_format({"bold": True}),
             "title": book.add_format({"bold": True, "font_size": 14}),
             "given": book.add_format({"bg_color": "#FFF5D6", "border": 1, "border_color": "#D9C58A"}),
             "number": book.add_format({"num_format": "[=0]0;[<0.001]0.000E+00;General"}),
@@ -251,6 +262,11 @@ class Workbook:
             "note": book.add_format({"font_color": "#666666", "italic": True}),
             "grey": book.add_format({"font_color": "#AAAAAA"}),
             "wrap": book.add_format({"text_wrap": True, "valign": "top"}),
+            "unit": book.add_format({"indent": 1}),
+            "bold_number": book.add_format({"bold": True, "valign": "top", "bottom": 1, "align": "right"}),
+        }
+        self.shown_as = {
+            unit: book.add_format({"num_format": form}) for unit, form in {**_SHOWN, "1": "0.0000", "": "#,##0"}.items()
         }
         names = ["Inputs", "Results", "Scenarios"]
         self.models = [f"Model {at + 1}" for at in range(len(self.offer.programs))]
@@ -356,7 +372,7 @@ class Workbook:
 
     def _inputs(self) -> None:
         sheet, form = self.sheets["Inputs"], self.form
-        wide = ((0, 48), (1, 16), (2, 16), (3, 16), (4, 9), (5, 12), (6, 12), (7, 70))
+        wide = ((0, 48), (1, 16), (2, 16), (3, 16), (4, 14), (5, 12), (6, 12), (7, 70))
         for at, width in wide:
             sheet.sheet.set_column(at, at, width)
         sheet.text(1, 0, "Inputs: choose a system and a model, type over any number in the yellow cells", form["title"])
@@ -414,7 +430,7 @@ class Workbook:
         sheet.formula(row, 1, f"IF(ISBLANK($C{row}),$D{row},$C{row})", value, form["number"])
         sheet.sheet.write_blank(row - 1, 2, None, form["given_number"])
         sheet.formula(row, 3, self._look(path, kind, place), value, form["number"])
-        sheet.text(row, 4, self.units[path])
+        sheet.text(row, 4, self.units[path], form["unit"])
         for col, end in ((5, "low"), (6, "high")):
             known = getattr(origin, end)
             text = self._look(f"{end} {path}", kind, place)
@@ -684,6 +700,10 @@ class Workbook:
             f'"{_REFUSED}"),"{_MISSING}")'
         )
 
+    def _form(self, name: str) -> Any:
+        """Return how the numbers of a result are shown."""
+        return self.shown_as["" if name in _COUNTS else unit_of(name)]
+
     def _cached_answer(self, case: int, name: str) -> Any:
         value = self._result(case, name)
         if value == value:
@@ -704,21 +724,21 @@ class Workbook:
         )
         heads = ("result", "value", "unit", "at export", "80 % low", "80 % high", "")
         for at, head in enumerate(heads):
-            sheet.text(4, at, head, form["bold"])
+            sheet.text(4, at, head, form["bold"] if head in ("result", "unit", "") else form["bold_number"])
         sheet.text(4, 6, "values at export, for the inputs of then: recompute with perfmodel", form["note"])
         answer = run(self.base.scenario)
         self.shown_rows: dict[str, int] = {}
         for row, name in enumerate(self.results, 5):
             self.shown_rows[name] = row
             sheet.text(row, 0, name)
-            sheet.formula(row, 1, self._answer(0, name), self._cached_answer(0, name), form["number"])
-            sheet.text(row, 2, unit_of(name))
+            sheet.formula(row, 1, self._answer(0, name), self._cached_answer(0, name), self._form(name))
+            sheet.text(row, 2, unit_of(name), form["unit"])
             value = self._result(0, name)
             if value == value:
-                sheet.number(row, 3, value, form["number"])
+                sheet.number(row, 3, value, self._form(name))
             for at, end in ((4, "low"), (5, "high")):
                 if name in answer.band:
-                    sheet.number(row, at, answer.band[name][end], form["number"])
+                    sheet.number(row, at, answer.band[name][end], self._form(name))
             self.book.define_name(cell_name("out", name), f"=Results!$B${row}")
         self._limits(5 + len(self.results) + 1)
         sheet.sheet.freeze_panes(4, 1)
@@ -734,13 +754,13 @@ class Workbook:
         chart = self.book.add_chart({"type": "bar"})
         for at, (phase, title) in enumerate(phases):
             letters = column(1 + 2 * at)
-            sheet.text(row, 1 + 2 * at, title, form["bold"])
+            sheet.text(row, 1 + 2 * at, title, form["bold_number"])
             values = [self._result(0, f"{phase}_{cause}_s") for cause in causes]
             for place, cause in enumerate(causes):
                 sheet.text(first + place, 0, cause)
                 shown = self._cached_answer(0, f"{phase}_{cause}_s")
                 text = f"$B${self.shown_rows[f'{phase}_{cause}_s']}"
-                sheet.formula(first + place, 1 + 2 * at, text, shown, form["number"])
+                sheet.formula(first + place, 1 + 2 * at, text, shown, self.shown_as["s"])
             known = all(value == value for value in values)
             span = f"{letters}${first}:{letters}${last}"
             text = f'IF(COUNT({span})<{len(causes)},"",INDEX($A${first}:$A${last},MATCH(MAX({span}),{span},0)))'
@@ -797,7 +817,7 @@ class Workbook:
             source = f"=Inputs!$A${rows[0]}:$A${rows[-1]}"
             sheet.sheet.data_validation(first - 1, at, last - 1, at, {"validate": "list", "source": source})
         sheet.sheet.freeze_panes(7, 1)
-        sheet.page()
+        sheet.page(3)
         self._scenario_charts(sheet)
         for table, name in enumerate(GRID):
             self._grid_table(sheet, table, name)
@@ -829,7 +849,7 @@ class Workbook:
                 self.scenario_columns[name],
                 self._answer(place + 1, name),
                 self._cached_answer(place + 1, name),
-                form["number"],
+                self._form(name),
             )
 
     def _scenario_charts(self, sheet: _Sheet) -> None:
@@ -860,7 +880,7 @@ class Workbook:
 
     def _grid_table(self, sheet: _Sheet, table: int, name: str) -> None:
         head, form = self._grid_head(table), self.form
-        sheet.text(head - 1, 0, f"{name} [{unit_of(name)}] by P:D (across) and P + D (down)", form["bold"])
+        sheet.text(head - 1, 0, f"{name} [{unit_of(name)}] by P:D (across) and P + D (down)", form["heading"])
         sheet.text(head, 0, "P + D, tokens, and P:D", form["note"])
         for at, ratio in enumerate(self.ratios):
             if table == 0:
@@ -876,7 +896,7 @@ class Workbook:
             for across in range(len(self.ratios)):
                 case = len(self.cases) + down * len(self.ratios) + across
                 cached = self._cached_answer(case, name)
-                sheet.formula(row, 1 + across, self._answer(case, name), cached, form["number"])
+                sheet.formula(row, 1 + across, self._answer(case, name), cached, self._form(name))
 
     def _grid_chart(self, sheet: _Sheet) -> None:
         for table, name in ((2, "Tokens per second and chip"), (0, "TPOT [s]")):
@@ -894,7 +914,7 @@ class Workbook:
                 )
             chart.set_title({"name": f"{name} by P:D; one line a P + D"})
             chart.set_x_axis({"name": "P:D"})
-            chart.set_size({"width": 620, "height": 360})
+            chart.set_size({"width": 560, "height": 360})
             sheet.sheet.insert_chart(
                 self._grid_head(0) - 2 + (0 if table == 2 else 20), len(self.ratios) + 2, chart, {"description": name}
             )

@@ -201,7 +201,7 @@ const SHOWN = [["ttft_s", "TTFT", "s"], ["ttft_median_s", "TTFT, median", "s"], 
   ["tokens_per_s_per_chip", "In+out tok/s/chip", "1"], ["max_concurrency", "Requests that fit", "1"], ["chips", "Chips", "1"],
   ["mfu", "MFU", "%"], ["mbu", "MBU", "%"], ["power_w", "Power", "W"], ["joules_per_output_token", "Energy per output token", "J"],
   ["usd_per_mtok_input", "USD per Mtok in", "1"], ["usd_per_mtok_output", "USD per Mtok out", "1"],
-  ["usd_per_mtok_blended", "USD per Mtok", "1"], ["speculation_tokens_per_step", "Tokens a step", "1"],
+  ["usd_per_mtok_blended", "USD per Mtok, both", "1"], ["speculation_tokens_per_step", "Tokens a step", "1"],
   ["memory_weights_bytes", "Weights a chip", "B"], ["memory_kv_room_bytes", "KV room a chip", "B"]];
 const CAUSES = DATA.causes;
 
@@ -317,7 +317,7 @@ function roofline(all) {
       words.push(`${name}: ${show(at[0], "1")} FLOP per byte, ${show(at[1], "FLOP/s")} a chip; ridge at ${show(ridge, "1")}`);
     }
   }
-  plot($("roofline"), {lines, points, xTitle: "operational intensity of the steady state, FLOP/B", yTitle: "FLOP/s a chip",
+  plot($("roofline"), {lines, points, xTitle: "operational intensity, FLOP/B", yTitle: "FLOP/s a chip",
     label: `Roofline. ${words.join("; ") || "no answer"}`});
 }
 
