@@ -24,7 +24,7 @@ def _plain(value: float, form: str) -> str:
     return format(value, form) if math.isfinite(value) else "-"
 
 
-def _cells(answer: Sized) -> list[tuple[str, str]]:
+def _cells(answer: Sized, spared: bool) -> list[tuple[str, str]]:
     load, queue = answer.load, answer.load.queue
     rows = [
         ("plan", plan_name(answer.scenario)),
@@ -51,6 +51,8 @@ def _cells(answer: Sized) -> list[tuple[str, str]]:
             ("requests hit", f"{spares.hit:.2g}"),
             ("", ""),
         ]
+    elif spared:
+        rows += [("spares", "-"), ("recovery", "-"), ("requests hit", "-"), ("", "")]
     return [
         *rows,
         ("goodput /s", _plain(load.goodput, ".4g")),
@@ -63,7 +65,8 @@ def _cells(answer: Sized) -> list[tuple[str, str]]:
 
 
 def _rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
-    columns = [_cells(answer) for answer in answers]
+    spared = any(answer.availability is not None for answer in answers)
+    columns = [_cells(answer, spared) for answer in answers]
     return [(cells[0][0], [cell for _, cell in cells] if cells[0][0] else []) for cells in zip(*columns, strict=True)]
 
 

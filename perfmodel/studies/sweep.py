@@ -467,14 +467,13 @@ def space(
         raise UserError(f"--axis {next(path for path in paths if paths.count(path) > 1)} is given twice")
     loops = [axis for axis in parsed if axis.loops]
     grid = [axis for axis in parsed if not axis.loops]
-    corners, assumed = [], base.assumed
+    corners = []
     for combination in itertools.product(*(axis.values for axis in loops)):
         words = {axis.path: value for axis, value in zip(loops, combination, strict=True)}
         scenario = _looped(model, on, words, grid, options, changes)
-        assumed = scenario.assumed
         _check_layouts(scenario, grid)
         corners.append(Corner(words, scenario))
-    return Space(parsed, tuple(corners), tuple(word for word in assumed if not _varied(word, paths)))
+    return Space(parsed, tuple(corners), tuple(word for word in _assumed(corners) if not _varied(word, paths)))
 
 
 def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collection[str] = ALL) -> Prediction:
@@ -549,6 +548,23 @@ def _placed(scenario: Scenario, axes: Mapping[str, Any]) -> Scenario:
         shape = [-1 if place == position else 1 for place in range(len(axes))]
         scenario = put(scenario, path, np.asarray(values, dtype=float).reshape(shape))
     return scenario
+
+
+#: Corners that are named behind an assumption that not all of them share.
+_NAMED = 3
+
+
+def _assumed(corners: Sequence[Corner]) -> list[str]:
+    """Return what is assumed: what all corners say as it is, the rest with the words of the corners that say it."""
+    said: dict[str, list[str]] = {}
+    for corner in corners:
+        for word in corner.scenario.assumed:
+            said.setdefault(word, []).append(" ".join(map(str, corner.words.values())))
+    found = []
+    for word, names in said.items():
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        found.append(word if len(names) == len(corners) else f"{word} ({', '.join(names[:_NAMED])}{more})")
+    return found
 
 
 def _varied(word: str, paths: Sequence[str]) -> bool:

@@ -225,3 +225,10 @@ def test_a_layout_that_is_given_is_not_searched_over(capsys):
     assert code == OK
     assert {answer["plan"]["tp"] for answer in found["answers"]} == {2.0}
     assert all(entry["plan"].startswith("TP2") for entry in found["rejected"])
+
+
+def test_spares_stand_beside_a_system_whose_failures_nobody_has_published(capsys):
+    ask = ["size", "llama-3.1-8b", "--on", "dgx-h100", "--on", "lpu-v1", "--rate", "5", "--availability", "0.999"]
+    assert invoke(ask) == OK
+    (spares,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("spares")]
+    assert sorted(cell == "-" for cell in spares.split()[1:]).count(True) == 1
