@@ -10,9 +10,9 @@ from typing import Any
 
 from perfmodel.trace import Ledger, Line, Node, value_of
 
-#: Beyond these a form is no longer worth reading, and could take long: degree at the end and on the way there, powers
-#: that are multiplied out, and binary digits of a coefficient.
-_MOST_DEGREE, _MOST_ON_THE_WAY, _MOST_POWER, _MOST_DIGITS = 4, 12, 8, 4096
+#: Beyond these a form is no longer worth reading, and could take long: degree at the end and on the way there, and
+#: binary digits of a coefficient.
+_MOST_DEGREE, _MOST_ON_THE_WAY, _MOST_DIGITS = 4, 12, 4096
 
 #: A number that depends on the input, but by no rational function of it.
 _OTHER = object()
@@ -145,9 +145,11 @@ class _Walk:
         if kind in _ARITHMETIC:
             return _ARITHMETIC[kind](*forms)
         count = values[-1]
-        if kind in _POWERS and args[-1] is None and count == int(count) and abs(count) <= _MOST_POWER:
-            return _POWERS[kind](forms[0], int(count))
-        return _OTHER
+        if kind not in _POWERS or args[-1] is not None or count != int(count):
+            return _OTHER
+        if abs(count) * max(_degree(forms[0]), 1) > _MOST_ON_THE_WAY:
+            return _OTHER
+        return _POWERS[kind](forms[0], int(count))
 
     def _piece(self, form: Any, x: float, knots: Sequence[tuple[float, float]]) -> Any:
         """Return the piece of a piecewise linear curve on which a value lies."""
@@ -156,6 +158,10 @@ class _Walk:
             return None
         (x0, y0), (x1, y1) = knots[at - 1], knots[at]
         return self.constant(y0) + self.constant((y1 - y0) / (x1 - x0)) * (form - self.constant(x0))
+
+
+def _degree(form: Any) -> int:
+    return int(max(form.numer.degree(), form.denom.degree()))
 
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
@@ -222,7 +228,7 @@ def closed_form(ledger: Ledger, result: Node, path: str, target: float) -> Close
 
     walk = _Walk(path)
     form = walk.form(result)
-    if form is None or form is _OTHER or max(form.numer.degree(), form.denom.degree()) > _MOST_DEGREE:
+    if form is None or form is _OTHER or _degree(form) > _MOST_DEGREE:
         return None
     meets = (form - walk.constant(target)).numer
     x = Symbol("x")
