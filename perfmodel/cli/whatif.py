@@ -27,7 +27,7 @@ def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.
 
     Pick a system, a model and a traffic, move any number, compare, share a link.
 
-    With a dozen systems and all bundled models it takes a minute or two.
+    With a dozen systems and all bundled models it takes about a minute.
 
     Example: perfmodel whatif llama-3.1-70b --on dgx-h100 --on lpu-v1 --out whatif.html
     """
