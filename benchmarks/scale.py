@@ -81,18 +81,13 @@ def one(kept: str, points: float, workers: int) -> dict[str, Any]:
             stored = folder.run(asked, Path(place) / "sweep", "benchmark", **arguments)
             seconds, cpu, peaks = time.perf_counter() - start, busy() - before, [peak()]
         else:
-            from distributed import Client, LocalCluster
+            from perfmodel.outputs import cluster
 
-            with (
-                LocalCluster(
-                    n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
-                ) as cluster,
-                Client(cluster) as client,
-            ):
+            with cluster.connect(None, workers) as client:
                 loaded()
                 idle = max(client.run(loaded).values())
                 before, start = busy() + sum(client.run(busy).values()), time.perf_counter()
-                arguments |= {"executor": "dask", "scheduler": cluster.scheduler_address}
+                arguments |= {"executor": "dask", "scheduler": client.scheduler.address}
                 stored = folder.run(asked, Path(place) / "sweep", "benchmark", **arguments)
                 seconds = time.perf_counter() - start
                 cpu = busy() + sum(client.run(busy).values()) - before
@@ -145,8 +140,10 @@ def main() -> None:
         cells = [found["kept"], f"{found['points']:,}", found["workers"] or "none", f"{found['seconds']:.1f}"]
         cells += [
             f"{found['points'] / found['seconds'] / 1e6:.2f}",
+            f"{found['cpu']:.1f}",
             f"{found['peak']:,.0f}",
             over,
+            f"{found['size'] / 1e6:,.3g}",
             f"{found['load']:.1f}",
         ]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)

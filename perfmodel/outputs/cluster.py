@@ -22,6 +22,11 @@ AHEAD = 4
 #: Seconds without a worker after which a cluster is given up.
 LOST = 60
 _GOES_ON = "the same command goes on from what is finished"
+#: Dask has glibc give back each freed array at once, and half of a sweep would go to fetching the pages again.
+_MEMORY = {
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**30,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**25,
+}
 #: What a worker of this machine runs first: Ctrl-C, which a terminal sends to it too, is for the client to act on.
 _UNDISTURBED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
@@ -38,6 +43,7 @@ def connect(scheduler: str | None, workers: int | None) -> Iterator[Any]:
         Processes to start; one a core where not given.
     """
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError:
         raise UserError("--executor dask needs Dask: pip install 'perfmodel[distributed]'") from None
@@ -49,6 +55,7 @@ def connect(scheduler: str | None, workers: int | None) -> Iterator[Any]:
     try:
         with contextlib.ExitStack() as stack:
             if scheduler is None:
+                stack.enter_context(dask.config.set(_MEMORY))
                 scheduler = stack.enter_context(
                     LocalCluster(
                         n_workers=workers,
