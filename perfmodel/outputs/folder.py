@@ -229,7 +229,7 @@ def run(
     paths = [parts / f"part-{number:0{digits}}.parquet" for number in range(count)]
     there = {path.name for path in parts.glob("part-*.parquet")}
     missing = [number for number, path in enumerate(paths) if path.name not in there]
-    left = sum(len(space.part(number, points)) for number in missing)
+    left = len(space) - sum(len(space.part(number, points)) for number in set(range(count)).difference(missing))
     if kept is None and missing:
         _check_disk(space, folder, left, points)
     tick(len(space) - left)

@@ -212,7 +212,7 @@ class Space:
 
     def parts(self, most: int) -> int:
         """Return how many parts of at most so many points the space has; see :meth:`part`."""
-        return len(self.corners) * math.prod(map(len, self._cuts(most)))
+        return len(self.corners) * math.prod(self._cuts(most))
 
     def part(self, number: int, most: int) -> Space:
         """Return one part: a run of points of one corner, in the order of the rows.
@@ -221,19 +221,19 @@ class Space:
         small.
         """
         cuts = self._cuts(most)
-        corner, inside = divmod(number, math.prod(map(len, cuts)))
-        chosen = np.unravel_index(inside, [len(pieces) for pieces in cuts])
-        pieces = iter([pieces[at] for pieces, at in zip(cuts, chosen, strict=True)])
+        corner, inside = divmod(number, math.prod(cuts))
+        pieces = (
+            slice(length * int(at) // cut, length * (int(at) + 1) // cut)
+            for length, at, cut in zip(self.shape, np.unravel_index(inside, cuts), cuts, strict=True)
+        )
         axes = [axis if axis.loops else replace(axis, values=axis.values[next(pieces)]) for axis in self.axes]
         return Space(tuple(axes), (self.corners[corner],), self.assumed)
 
-    def _cuts(self, most: int) -> list[list[slice]]:
-        """Return the pieces into which each broadcasting axis is cut."""
+    def _cuts(self, most: int) -> list[int]:
+        """Return into how many pieces each broadcasting axis is cut."""
         cuts, inner = [], 1
         for length in reversed(self.shape):
-            count = math.ceil(length / max(1, most // inner))
-            ends = [length * at // count for at in range(count + 1)]
-            cuts.append([slice(*pair) for pair in itertools.pairwise(ends)])
+            cuts.append(math.ceil(length / max(1, most // inner)))
             inner *= length
         return cuts[::-1]
 
