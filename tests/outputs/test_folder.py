@@ -392,7 +392,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path):
         "traffic=chat,code,rag,agent",
         "deployment.precision=bf16,fp8",
     ]
-    axes += ["concurrency=1:64:64", "memory.hbm.bandwidth=x1:x2:32", "electricity=x0:x9:16"]
+    axes += ["concurrency=1:256:256", "memory.hbm.bandwidth=x1:x2:64", "electricity=x0:x9:16"]
     command = [sys.executable, str(ROOT / "cli.py"), "sweep", "llama-3.1-70b", "--on", "dgx-h100"]
     command += [word for axis in axes for word in ("--axis", axis)]
     command += ["--keep", "quantiles:usd_per_mtok_blended", "--executor", "dask", "--workers", "1", "--out", str(place)]
