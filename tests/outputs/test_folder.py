@@ -397,7 +397,15 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path):
     command += [word for axis in axes for word in ("--axis", axis)]
     command += ["--keep", "quantiles:usd_per_mtok_blended", "--executor", "dask", "--workers", "1", "--out", str(place)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    client = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    client = subprocess.Popen(
+        command,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell that runs the tests in the background has its children ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     wait_for(place, 1, alive=lambda: client.poll() is None)
     # A terminal sends it to the workers too.
     os.killpg(client.pid, signal.SIGINT)
