@@ -83,8 +83,8 @@ def invoke(arguments: list[str]) -> int:
     except UserError as error:
         _complain(str(error))
         return REFUSED
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; nothing more can be written, not even at exit.
+    except (BrokenPipeError, SystemExit):
+        # The reader of a pipe has seen enough, for which rich exits; nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except (KeyboardInterrupt, typer.Abort):

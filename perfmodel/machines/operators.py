@@ -222,10 +222,9 @@ def busy_time(overlaps: Iterable[Overlap]) -> Any:
 
 def _repeated(overlaps: Iterable[Overlap], time: Callable[..., Any]) -> Any:
     """Return the time of overlaps; those of a layer add up before its count multiplies them, which on arrays counts."""
+    layers = (list(group) for _, group in groupby(overlaps, key=lambda part: id(part.count)))
     return total(
-        parts[0].count * total(time(compute=part.compute, memory=part.memory) for part in parts)
-        for _, group in groupby(overlaps, key=lambda part: id(part.count))
-        if (parts := list(group))
+        parts[0].count * total(time(compute=part.compute, memory=part.memory) for part in parts) for parts in layers
     )
 
 

@@ -1,6 +1,8 @@
 """Wrong input: one clear line, the documented exit code, never a traceback."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -133,3 +135,19 @@ def test_near_names_are_those_of_different_models(wrong, capsys):
     assert run(["predict", wrong, "--on", "dgx-h100"]) == 2
     names = capsys.readouterr().err.strip().removesuffix("?").partition("did you mean ")[2].split(" or ")
     assert len({catalog.find("model", name) for name in names}) == len(names) > 1
+
+
+def test_a_reader_that_leaves_early_is_no_fault():
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from perfmodel.cli import run; sys.exit(run(sys.argv[1:]))",
+        "predict",
+        "llama-3.1-8b",
+        "--on",
+        "dgx-h100",
+    ]
+    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    client.stdout.close()
+    assert client.wait(timeout=60) == 0
+    assert client.stderr.read() == b""
