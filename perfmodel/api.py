@@ -260,8 +260,8 @@ def sweep(
 
     space = study.space(model, on, axes, Options(**options), _changes(set))
     if out is None:
-        if keep is not None or executor != "local":
-            raise UserError("keep and executor need out, a folder for the partitions")
+        if executor != "local" or any(given is not None for given in (keep, scheduler, workers)):
+            raise UserError("keep, executor, scheduler and workers need out, a folder for the partitions")
         return space.evaluate()
     from perfmodel.outputs import folder
 
