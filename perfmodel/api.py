@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +14,7 @@ from perfmodel.prediction import Prediction, run
 from perfmodel.question import Options, resolve, split_changes
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, System, Traffic
+from perfmodel.specs.units import INSIDE
 
 if TYPE_CHECKING:
     from perfmodel.outputs.explain import Explanation
@@ -30,7 +32,17 @@ Changes = Mapping[str, Any] | Sequence[str]
 
 
 def _changes(set: Changes) -> list[str]:
-    return [f"{path}={value}" for path, value in set.items()] if isinstance(set, Mapping) else list(set)
+    """Return changes as the command line has them; numbers are in the inside unit."""
+    if not isinstance(set, Mapping):
+        return list(set)
+    return [f"{path}={_written(value)}" for path, value in set.items()]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    inside = isinstance(value, int | float) and math.isfinite(value)
+    return f"{float(value)!r} {INSIDE}" if inside else str(value)
 
 
 class Answer(Prediction):

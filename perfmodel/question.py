@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.serving.speculation import draft_scenario
 from perfmodel.specs import catalog
+from perfmodel.specs.files import hints
 from perfmodel.specs.naming import written_precision
 from perfmodel.specs.paths import assign
+from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_word
 from perfmodel.specs.types import (
     ENGINES,
     PRECISIONS,
@@ -27,8 +29,9 @@ from perfmodel.specs.types import (
     Scenario,
     Speculation,
     System,
+    Traffic,
 )
-from perfmodel.specs.units import parse, show
+from perfmodel.specs.units import YEAR, show
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,12 @@ _SYSTEM_KEYS = {
     "precision": "precision",
     "kv": "kv_precision",
 }
-#: Options that are whole numbers.
-WHOLE = ("tp", "pp", "ep", "dp", "prompt", "output", "concurrency", "k")
-#: Options that are shares.
-SHARES = ("alpha", "ar")
+#: The fields that options fill: their types say what an option can be.
+FIELDS: dict[str, tuple[type[Any], str]] = {
+    **{name: (Deployment, name) for name in ("tp", "pp", "ep", "dp", "precision", "kv_precision")},
+    **{name: (Traffic, name) for name in ("prompt", "output", "concurrency")},
+    **{name: (Speculation, name) for name in ("k", "alpha", "ar")},
+}
 
 
 def split_system(on: str, options: Options) -> tuple[str, Options]:
@@ -94,52 +99,69 @@ def split_system(on: str, options: Options) -> tuple[str, Options]:
         key, equals, value = part.partition("=")
         if key.strip() not in _SYSTEM_KEYS or not equals or not value.strip():
             raise UserError(f"--on '{on}': '{part}' is none of {', '.join(f'{key}=' for key in _SYSTEM_KEYS)}")
-        option = _SYSTEM_KEYS[key.strip()]
-        given[option] = number(f"--on {key.strip()}", value) if option in WHOLE else value.strip()
+        name_of = _SYSTEM_KEYS[key.strip()]
+        given[name_of] = option(name_of, value.strip(), f"--on {key.strip()}") if name_of in FIELDS else value.strip()
     return name, replace(options, **given)
 
 
-def number(name: str, text: str) -> float:
+def number(name: str, written: Any, rule: Range = Range("1")) -> float:  # noqa: B008
     """Read a number of an option.
 
     Parameters
     ----------
     name : str
         Of the option, for the refusal.
-    text : str
-        As it was written.
+    written : str, int or float
+    rule : Range
+        What it can be.
 
     Returns
     -------
     float
     """
     try:
-        return parse(text, "1")
+        return read_number(written, rule)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
 
 
+def option(name: str, written: Any, door: str = "") -> Any:
+    """Read an option that fills a field, by the type of that field.
+
+    Parameters
+    ----------
+    name : str
+        Of the option.
+    written : Any
+    door : str
+        How the option was spelt, for the refusal.
+
+    Returns
+    -------
+    float or str
+    """
+    kind, field = FIELDS[name]
+    annotation, door = hints(kind)[field], door or f"--{name.replace('_', '-')}"
+    if rule := range_of(annotation):
+        return number(door, written, rule)
+    try:
+        return read_word(written, choices_of(annotation))
+    except UserError as error:
+        raise UserError(f"{door}: {error}") from None
+
+
 def check_options(options: Options) -> None:
-    """Refuse counts below 1 or with a fraction, and unknown words.
+    """Refuse what the fields that options fill cannot have, and options that exclude each other.
 
     Parameters
     ----------
     options : Options
     """
-    for entry in fields(options):
-        value = getattr(options, entry.name)
-        if value is None or entry.name not in WHOLE:
-            continue
-        if not value >= 1 or (value != int(value) and entry.name != "concurrency"):
-            raise UserError(f"--{entry.name} {value:g}: must be a whole number of at least 1")
-    for name in SHARES:
-        value = getattr(options, name)
-        if value is not None and not 0 <= value <= 1:
-            raise UserError(f"--{name} {value:g}: must lie between 0 and 1")
-    for name, known in (("engine", ENGINES), ("precision", PRECISIONS), ("kv_precision", PRECISIONS)):
-        value = getattr(options, name)
-        if value is not None and value not in known:
-            raise UserError(f"--{name.replace('_', '-')} {value}: expected one of {', '.join(known)}")
+    for name in FIELDS:
+        if (value := getattr(options, name)) is not None:
+            option(name, value)
+    if options.engine is not None and options.engine not in ENGINES:
+        raise UserError(f"--engine {options.engine}: expected one of {', '.join(ENGINES)}")
     if options.traffic and (options.prompt or options.output):
         raise UserError("give either --traffic or --prompt and --output")
     if (options.prompt is None) != (options.output is None):
@@ -284,8 +306,8 @@ def _check_draft(scenario: Scenario) -> list[str]:
 def _positions(written: str | Sequence[float]) -> tuple[float, ...]:
     """Read the acceptances of a vector, position by position."""
     words = written.split(",") if isinstance(written, str) else written
-    found = tuple(number("--accept", word) if isinstance(word, str) else float(word) for word in words)
-    if not found or not all(0 <= chance <= 1 for chance in found):
+    found = tuple(number("--accept", word, Range("1", 0.0, 1.0)) for word in words)
+    if not found:
         raise UserError(f"--accept {written}: write chances between 0 and 1, one a position: 0.8,0.7,0.6")
     return found
 
@@ -552,6 +574,7 @@ def ask(
         traffic = catalog.load_traffic(options.traffic or "chat")
         if options.traffic is None:
             assumed.append(f"traffic chat: {traffic.prompt:g} tokens in, {traffic.output:g} out")
+    assumed += thousands(architecture, ("prompt", options.prompt))
     if options.concurrency is None:
         assumed.append("concurrency 1")
     traffic = replace(traffic, concurrency=float(options.concurrency or 1))
@@ -594,6 +617,27 @@ def ask(
     return replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
 
 
+def thousands(model: Model, *lengths: tuple[str, float | None]) -> list[str]:
+    """Return what to say of lengths that were meant as a model's context and missed it: k is 1,000 and Ki 1,024.
+
+    Parameters
+    ----------
+    model : Model
+    *lengths : tuple of str and float or None
+        Name and tokens.
+
+    Returns
+    -------
+    list of str
+    """
+    most = float(model.max_context)
+    return [
+        f"{name} {length:,.0f} tokens, for k is 1,000; the model's {most:,.0f} are {most / 1024:g}Ki"
+        for name, length in lengths
+        if length is not None and length != most and length / 1000 == most / 1024
+    ]
+
+
 def _money(scenario: Scenario) -> str:
     """Return what the cost of a token assumes, in one line."""
     economics = scenario.economics
@@ -601,7 +645,7 @@ def _money(scenario: Scenario) -> str:
     busy = f"money: {economics.ownership}, busy {float(economics.utilisation):.0%} of the day"
     if economics.ownership == "rented":
         return busy
-    years, rate = show(float(economics.life) / 31_536_000, "1", 3), f"{float(economics.cost_of_capital):.0%}"
+    years, rate = show(float(economics.life) / YEAR, "1", 3), f"{float(economics.cost_of_capital):.0%}"
     price, pue = show(float(economics.electricity), "USD/J", 3), f"{float(economics.pue):g}"
     return f"{busy}, {years} years at {rate}, {price}, PUE {pue}"
 

@@ -103,14 +103,11 @@ def asks(verb: Callable[..., int]) -> Callable[..., int]:
 
 
 def _read(given: dict[str, str | None]) -> Options:
-    """Return the options of a question, numbers read."""
-    from perfmodel.question import SHARES, WHOLE, Options, number
+    """Return the options of a question, read by the types of the fields that they fill."""
+    from perfmodel.question import FIELDS, Options, option
 
-    read: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is not None:
-            read[name] = number(f"--{name}", value) if name in (*WHOLE, *SHARES) else value
-    return Options(**read)
+    read: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Options(**{name: option(name, value) if name in FIELDS else value for name, value in read.items()})
 
 
 def console() -> Any:

@@ -64,27 +64,18 @@ def _read(given: dict[tuple[str, str], str | None]) -> dict[tuple[str, str], flo
 
 def seconds(name: str, text: str) -> float:
     """Read a time of an option [s]."""
-    from perfmodel.errors import UserError
-    from perfmodel.specs.units import parse
+    from perfmodel.question import number
+    from perfmodel.specs.ranges import Range
 
-    try:
-        value = parse(text, "s")
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
-    if not value > 0:
-        raise UserError(f"{name} {text}: must be more than 0")
-    return value
+    return number(name, text, Range("s", 0.0, 1e12, above=True))
 
 
 def read_rate(text: str) -> float:
     """Read a rate of requests [1/s]."""
-    from perfmodel.errors import UserError
     from perfmodel.question import number
+    from perfmodel.specs.ranges import Range
 
-    rate = number("--rate", text)
-    if not rate > 0:
-        raise UserError(f"--rate {text}: must be more than 0 requests a second")
-    return rate
+    return number("--rate", text, Range("1/s", 0.0, 1e9, above=True))
 
 
 def load_changes(scv: str | None, hits: str | None, lengths: str | None) -> list[str]:

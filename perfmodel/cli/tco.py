@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.cli import DOES_NOT_FIT, OK, common, load
 
 Tpot = Annotated[
     str | None,
@@ -42,15 +42,9 @@ def tco(
     from perfmodel.errors import UserError
     from perfmodel.outputs import tco as output
     from perfmodel.question import number
-    from perfmodel.specs.units import parse
     from perfmodel.studies.cost import ownership, uncertainty
 
-    bound = None
-    if tpot is not None:
-        try:
-            bound = parse(tpot, "s")
-        except UserError as error:
-            raise UserError(f"--tpot: {error}") from None
+    bound = None if tpot is None else load.seconds("--tpot", tpot)
     count = uncertainty.SAMPLES if samples is None else number("--samples", samples)
     if not 64 <= count <= 2**20 or count != int(count):
         raise UserError(f"--samples {count:g}: must be a whole number from 64 to {2**20:,}; a power of 2 is best")

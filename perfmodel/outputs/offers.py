@@ -20,7 +20,7 @@ from perfmodel.question import (
     split_system,
 )
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import in_range, quantities
+from perfmodel.specs.paths import quantities
 from perfmodel.specs.types import Model, Scenario, System
 
 #: Degrees of parallelism that are tried for the lists of what can be laid out.
@@ -198,12 +198,3 @@ def layouts(scenario: Scenario) -> tuple[list[float], list[float]]:
             tensor.append(tp)
     expert = [ep for ep in _DEGREES if runs(replace(scenario, deployment=replace(plan, ep=ep, dp=ep)))]
     return tensor, expert or [1.0]
-
-
-def allowed(path: str, value: float) -> bool:
-    """Whether the quantity at a path can have a value."""
-    try:
-        in_range("", path, value)
-    except UserError:
-        return False
-    return True

@@ -14,12 +14,13 @@ from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.outputs.files import whole
 from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
-from perfmodel.outputs.offers import Offer, Pair, allowed, ask_each, layouts, offer
+from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
 from perfmodel.outputs.page import escape, json_text
 from perfmodel.outputs.program import Leaf, Program, is_result
 from perfmodel.question import Options
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import provenance_of, quantities
+from perfmodel.specs.paths import provenance_of, quantities, range_at
+from perfmodel.specs.ranges import Range
 from perfmodel.specs.types import Scenario, Traffic
 
 _ASSETS = Path(__file__).parent / "assets"
@@ -34,20 +35,27 @@ _RATIO_METRICS = (
 )
 
 
+#: Inputs that every page has, whatever its programs read.
+_ALWAYS = (
+    *("traffic.prompt", "traffic.output", "traffic.concurrency"),
+    *("deployment.tp", "deployment.pp", "deployment.dp", "deployment.ep"),
+)
+
+
 @functools.cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
-def _rule(path: str) -> dict[str, Any]:
-    """Return what numbers an input can be, tried out on the rules of ``--set``."""
-    whole_number = allowed(path, 2.0) and not allowed(path, 1.5)
-    least = 1 if not allowed(path, 0.5) and allowed(path, 2.0) else 0
+def _rule(allowed: Range) -> dict[str, Any]:
+    """Return what numbers an input can be."""
     return {
-        "whole": whole_number,
-        "least": least,
-        "open": least == 0 and not allowed(path, 0.0),
-        "most": 1 if not allowed(path, 2.0) else 1e300,
+        "whole": allowed.whole,
+        "least": allowed.least,
+        "most": allowed.most,
+        "above": allowed.above,
+        "below": allowed.below,
+        "said": allowed.words(),
     }
 
 
@@ -58,15 +66,15 @@ class _Page:
         self.offer = held
         self.options = options
         self.traffics = traffics
-        found: dict[str, str] = {}
+        self.ranges: dict[str, Range] = {}
         for pair in held.pairs:
-            found.update({path: unit for path, unit, _ in quantities(pair.scenario) if path in self._read(pair)})
-        for path in ("traffic.prompt", "traffic.output", "traffic.concurrency"):
-            found.setdefault(path, "1")
-        for name in ("tp", "pp", "dp", "ep"):
-            found.setdefault(f"deployment.{name}", "1")
-        self.units = found
-        self.paths = list(found)
+            asked = pair.scenario
+            read = [path for path, _, _ in quantities(asked) if path in self._read(pair)]
+            self.ranges.update({path: range_at(asked, path) for path in read if path not in self.ranges})
+        for path in _ALWAYS:
+            self.ranges.setdefault(path, range_at(held.pairs[0].scenario, path))
+        self.units = {path: allowed.unit for path, allowed in self.ranges.items()}
+        self.paths = list(self.ranges)
         self.place = {path: at for at, path in enumerate(self.paths)}
         self.notes: dict[str, int] = {}
 
@@ -133,7 +141,7 @@ class _Page:
             "version": __version__,
             "paths": self.paths,
             "units": self.units,
-            "rules": {"": _rule("system.x"), **{path: _rule(path) for path in self.paths}},
+            "rules": {path: _rule(allowed) for path, allowed in self.ranges.items()},
             "causes": list(CAUSES),
             "info": info,
             "common": self._part({"traffic.concurrency": first.inputs["traffic.concurrency"]}),

@@ -22,12 +22,12 @@ from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.outputs.explain import LANGUAGE as WORDS
 from perfmodel.outputs.files import text_cell, whole
-from perfmodel.outputs.offers import Offer, Pair, allowed, layouts
+from perfmodel.outputs.offers import Offer, Pair, layouts
 from perfmodel.outputs.program import Program, is_result
 from perfmodel.outputs.spreadsheet import LANGUAGE
 from perfmodel.prediction import run
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import provenance_of, quantities
+from perfmodel.specs.paths import provenance_of, quantities, range_at
 from perfmodel.studies.results import unit_of
 from perfmodel.trace import Node
 
@@ -170,7 +170,10 @@ class Workbook:
         self.shown_model = shown_names(offer.models)
         self.results = [name for name in self._result_names() if not name.startswith(("stages_", "roofline_"))]
         self.paths = self._paths()
-        self.units = {path: unit for pair in offer.pairs for path, unit, _ in quantities(pair.scenario)}
+        self.ranges = {
+            path: range_at(pair.scenario, path) for pair in offer.pairs for path, _, _ in quantities(pair.scenario)
+        }
+        self.units = {path: allowed.unit for path, allowed in self.ranges.items()}
         self.cases = self._cases(asked)
         self.grid = [Case(self.base, self._grid_edits(at)) for at in range(len(self.contexts) * len(self.ratios))]
         self.rows: dict[str, int] = {}
@@ -442,17 +445,17 @@ class Workbook:
 
     def _validate(self, sheet: _Sheet, row: int, col: int, path: str, rows: int = 1) -> None:
         """Let a cell take only what the input can be."""
-        whole_number = not allowed(path, 1.5) and not allowed(path, 0.5) and allowed(path, 2.0)
-        most = None if allowed(path, 2.0) else 1
-        least = 1 if whole_number else 0
-        rule: dict[str, Any] = {"validate": "integer" if whole_number else "decimal", "ignore_blank": True}
-        if most is None:
-            rule |= {"criteria": ">=" if allowed(path, 0.0) or whole_number else ">", "value": least}
-            said = f"at least {least}" if rule["criteria"] == ">=" else "more than 0"
+        allowed = self.ranges[path]
+        rule: dict[str, Any] = {"validate": "integer" if allowed.whole else "decimal", "ignore_blank": True}
+        if allowed.above or allowed.below:
+            # A validation of this kind has no open end, so that its formula says it.
+            cell = f"{column(col)}{row + 1}"
+            low = f"{cell}{'>' if allowed.above else '>='}{allowed.least!r}"
+            high = f"{cell}{'<' if allowed.below else '<='}{allowed.most!r}"
+            rule |= {"validate": "custom", "value": f"=AND({low},{high})"}
         else:
-            rule |= {"criteria": "between", "minimum": least, "maximum": most}
-            said = f"between {least} and {most}"
-        rule |= {"error_title": "Not possible", "error_message": f"Must be {said}, in {self.units[path]}."}
+            rule |= {"criteria": "between", "minimum": allowed.least, "maximum": allowed.most}
+        rule |= {"error_title": "Not possible", "error_message": f"Must be {allowed.words()}."}
         sheet.sheet.data_validation(row, col, row + rows - 1, col, rule)
 
     # --- Model ---------------------------------------------------------------------------------------------------

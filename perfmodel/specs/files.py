@@ -10,54 +10,19 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from perfmodel.errors import UserError
-from perfmodel.numerics import NAN, Number
+from perfmodel.numerics import NAN
+from perfmodel.specs.ranges import unit_of
 from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import parse
 
 RESERVED = frozenset({"provenance", "efficiency", "engine", "power_shape"})
 _QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
-
-
-def unit_of(annotation: Any) -> str | None:
-    """Return the unit of an annotated quantity, also of one that may be left out, else None.
-
-    Parameters
-    ----------
-    annotation : Any
-        As :func:`hints` resolves it.
-
-    Returns
-    -------
-    str or None
-    """
-    if get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation):
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) is Annotated:
-        inner, unit = get_args(annotation)[:2]
-        if inner is Number:
-            return str(unit)
-    return None
-
-
-def is_whole(annotation: Any) -> bool:
-    """Whether an annotated quantity is a whole number of at least 1.
-
-    Parameters
-    ----------
-    annotation : Any
-        As :func:`hints` resolves it.
-
-    Returns
-    -------
-    bool
-    """
-    return get_origin(annotation) is Annotated and "whole" in get_args(annotation)[2:]
 
 
 _HINTS: dict[Any, dict[str, Any]] = {}

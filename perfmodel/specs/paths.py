@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args
 
 from perfmodel.errors import UserError
-from perfmodel.specs.files import hints, unit_of
-from perfmodel.specs.types import OWNERSHIPS, Provenance, Scenario
-from perfmodel.specs.units import change
+from perfmodel.specs import rules
+from perfmodel.specs.files import hints
+from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_switch, read_word, unit_of
+from perfmodel.specs.types import Provenance, Scenario
 
 ROOTS = ("system", "model", "traffic", "deployment", "speculation", "economics")
 _SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
@@ -174,6 +175,56 @@ def put_all(part: Any, values: Mapping[str, Any]) -> Any:
     return replace(part, **{key: changed(key, getattr(part, key)) for key in below})
 
 
+def annotation_at(part: Any, path: str) -> Any:
+    """Return how the field at a path is annotated; what stands in a mapping or a tuple has the annotation of all of it.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    path : str
+        Of something that is there.
+
+    Returns
+    -------
+    Any
+    """
+    here, annotation = part, Any
+    for key in path.split("."):
+        if isinstance(here, Mapping):
+            here, annotation = here[key], get_args(annotation)[1]
+        elif isinstance(here, tuple):
+            here, annotation = here[int(key)], get_args(annotation)[0]
+        else:
+            annotation = hints(type(here))[key]
+            here = getattr(here, key)
+    return annotation
+
+
+def range_at(part: Any, path: str) -> Range:
+    """Return unit and range of the quantity at a path.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    path : str
+
+    Returns
+    -------
+    Range
+
+    Raises
+    ------
+    UserError
+        Where no quantity stands there.
+    """
+    get(part, path)
+    if rule := range_of(annotation_at(part, path)):
+        return rule
+    raise UserError(f"'{path}' is not a quantity; {_suggestion(part, path)}")
+
+
 def unit_at(scenario: Scenario, path: str) -> str:
     """Return the unit of the quantity at a path.
 
@@ -186,10 +237,44 @@ def unit_at(scenario: Scenario, path: str) -> str:
     -------
     str
     """
-    for where, unit, _ in quantities(scenario):
-        if where == path:
-            return unit
-    raise UserError(f"'{path}' is not a quantity; {_suggestion(scenario, path)}")
+    return range_at(scenario, path).unit
+
+
+def read(part: Any, path: str, written: Any) -> Any:
+    """Return the value that something written is at a path, checked against the type of the field.
+
+    Parameters
+    ----------
+    part : Any
+        A spec, or a scenario.
+    path : str
+        Of something that is there.
+    written : Any
+        Text with a unit, a relative change, a word, a switch; or a number in the inside unit.
+
+    Returns
+    -------
+    float, bool or str
+
+    Raises
+    ------
+    UserError
+        Where it is no value of that field; the message names what would do.
+    """
+    old, annotation = get(part, path), annotation_at(part, path)
+    word = written.strip() if isinstance(written, str) else written
+    if rule := range_of(annotation):
+        return read_number(word, rule, old)
+    if isinstance(old, bool):
+        return read_switch(word)
+    if isinstance(old, str):
+        choices = choices_of(annotation)
+        if choices:
+            return read_word(word, choices)
+        if not isinstance(word, str):
+            raise UserError(f"expected a word, found {word!r}")
+        return word
+    raise UserError(f"'{path}' is a group; name one of its numbers")
 
 
 def assign(scenario: Scenario, text: str) -> Scenario:
@@ -213,77 +298,35 @@ def assign(scenario: Scenario, text: str) -> Scenario:
     path, equals, written = text.partition("=")
     if not equals or not written.strip():
         raise UserError(f"--set {text}: write PATH=VALUE, for example system.memory.hbm.bandwidth=+20%")
-    where = full_path(scenario, path.strip())
-    old = get(scenario, where)
-    word = written.strip()
-    if isinstance(old, bool):
-        if word not in ("true", "false"):
-            raise UserError(f"--set {text}: expected true or false")
-        return put_given(scenario, where, word == "true")
-    if isinstance(old, str):
-        if where == "economics.ownership" and word not in OWNERSHIPS:
-            raise UserError(f"--set {text}: expected one of {', '.join(OWNERSHIPS)}")
-        return put_given(scenario, where, word)
-    if is_dataclass(old) or isinstance(old, Mapping | tuple):
-        raise UserError(f"--set {text}: '{where}' is a group; name one of its numbers")
     try:
-        value = change(word, unit_at(scenario, where), old)
+        where = full_path(scenario, path.strip())
+        return put_given(scenario, where, read(scenario, where, written))
     except UserError as error:
         raise UserError(f"--set {path.strip()}: {error}") from None
-    if value != value:
-        raise UserError(f"--set {text}: '{where}' is not published, so give it a value instead of a change")
-    in_range(text, where, value)
-    return put_given(scenario, where, value)
 
 
-def in_range(text: str, where: str, value: float) -> None:
-    """Refuse a value that the quantity at a path cannot have; ``text`` is how it was written.
+def check(scenario: Scenario, paths: Iterable[str]) -> None:
+    """Refuse what does not go together in the specs that were changed at some paths.
 
     Parameters
     ----------
-    text : str
-        How it was written, for the refusal.
-    where : str
-        Full path.
-    value : float
-        In the inside unit.
+    scenario : Scenario
+        As changed; numbers may be arrays.
+    paths : iterable of str
+        Full paths of what was changed.
+
+    Raises
+    ------
+    UserError
     """
-    name = where.rpartition(".")[2]
-    if value < 0:
-        raise UserError(f"--set {text}: must not be negative")
-    whole = where.startswith("deployment.") or name in (
-        "block_tokens",
-        "max_sequences",
-        "count",
-        "heads",
-        "kv_heads",
-        "head_dim",
-        "hidden",
-        "vocab",
-        "k",
-    )
-    if whole and (value < 1 or value != int(value)):
-        raise UserError(f"--set {text}: must be a whole number of at least 1")
-    if where.startswith("speculation.a") and value > 1:
-        raise UserError(f"--set {text}: a share of drafted tokens is at most 1")
-    if ("utilisation" in name or name in ("residual", "provisioned", "cap")) and value > 1:
-        of = "the memory" if where.startswith("system.e") else "the whole"
-        raise UserError(f"--set {text}: a share of {of} is at most 1")
-    if where == "economics.pue" and value < 1:
-        raise UserError(f"--set {text}: a PUE is at least 1")
-    if value == 0 and where in ("economics.life", "economics.building_life", "economics.utilisation"):
-        raise UserError(f"--set {text}: must be more than 0")
-    if ".efficiency." in where and any(part in where for part in ("gemm_", "attention_")) and value > 1:
-        raise UserError(f"--set {text}: an efficiency is a share of at most 1")
-    divides = ("bandwidth", "rates", "visible", "prompt", "output", "concurrency", "gemm_", "attention_", "exponent")
-    if name == "prefix_hits" and value >= 1:
-        raise UserError(f"--set {text}: the last token of a prompt is never cached, so give a share below 1")
-    if value == 0 and not name.endswith("_scv") and any(part in where for part in divides):
-        raise UserError(f"--set {text}: must be more than 0")
+    changed = list(paths)
+    for root in dict.fromkeys(path.partition(".")[0] for path in changed):
+        for where, fault in rules.broken(getattr(scenario, root)):
+            raise UserError(fault if changed == [f"{root}.{where}"] else f"{root}.{where}: {fault}")
 
 
 def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
-    """Return a scenario with a value that the user gave, its provenance saying so.
+    """Return a scenario with a value that the user gave, checked against the rest, its provenance saying so.
 
     Parameters
     ----------
@@ -298,6 +341,7 @@ def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
     Scenario
     """
     changed: Scenario = put(scenario, path, value)
+    check(changed, (path,))
     root, _, rest = path.partition(".")
     part = getattr(changed, root)
     if not hasattr(part, "provenance"):

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from perfmodel.specs.types import (
     EFFICIENCY_OF_KIND,
     ENGINES,
-    OWNERSHIPS,
     PRECISIONS,
-    TENSOR_CLASSES,
-    YIELD_MODELS,
-    Economics,
-    Materials,
     Model,
     System,
 )
@@ -56,22 +53,15 @@ def _rates(system: System) -> Iterator[tuple[str, str]]:
             yield f"computes_as.{needed}", "attention runs at 16 bits: say at which rate"
 
 
-def _quantised(system: System) -> Iterator[tuple[str, str]]:
-    if system.quantised not in ("linear", "all"):
-        yield "quantised", f"unknown '{system.quantised}', expected linear or all"
-
-
 def _engine(system: System) -> Iterator[tuple[str, str]]:
     if system.default_engine not in ENGINES:
         yield "default_engine", f"unknown '{system.default_engine}', expected one of {', '.join(ENGINES)}"
 
 
-def _precision(model: Model) -> Iterator[tuple[str, str]]:
-    if model.precision not in PRECISIONS:
-        yield "precision", f"unknown '{model.precision}', expected one of {', '.join(PRECISIONS)}"
-    for kind in (*model.unquantised, *(kind for run in model.layers for kind in run.unquantised)):
-        if kind not in TENSOR_CLASSES:
-            yield "unquantised", f"unknown '{kind}', expected some of {', '.join(TENSOR_CLASSES)}"
+def _first(where: Any, *values: Any) -> list[float]:
+    """Return the values at the first point where something holds."""
+    at = np.unravel_index(int(np.argmax(where)), np.shape(where))
+    return [float(np.broadcast_to(value, np.shape(where))[at]) for value in values]
 
 
 def _layers(model: Model) -> Iterator[tuple[str, str]]:
@@ -82,41 +72,21 @@ def _layers(model: Model) -> Iterator[tuple[str, str]]:
         blocks = [part for part in (run.mlp, run.moe) if part is not None]
         if len(mixers) > 1 or len(blocks) > 1 or not (mixers or blocks):
             yield f"layers.{index}", "a layer has at most one mixer and at most one feed-forward block, and one of them"
-        if run.attention is not None and float(run.attention.heads) % float(run.attention.kv_heads):
-            yield (
-                f"layers.{index}.attention.kv_heads",
-                f"{run.attention.kv_heads:g} do not divide the {run.attention.heads:g} heads",
-            )
-        if run.moe is not None and float(run.moe.top_k) > float(run.moe.experts):
-            yield f"layers.{index}.moe.top_k", f"more than the {run.moe.experts:g} experts"
-
-
-def _ownership(economics: Economics) -> Iterator[tuple[str, str]]:
-    if economics.ownership not in OWNERSHIPS:
-        yield "ownership", f"unknown '{economics.ownership}', expected one of {', '.join(OWNERSHIPS)}"
-
-
-def _money(economics: Economics) -> Iterator[tuple[str, str]]:
-    if float(economics.pue) < 1:
-        yield "pue", "a PUE is power at the utility over that of the machines, so at least 1"
-    for name in ("life", "building_life", "utilisation"):
-        if float(getattr(economics, name)) <= 0:
-            yield name, "must be more than 0"
-    for name in ("utilisation", "residual", "provisioned"):
-        if float(getattr(economics, name)) > 1:
-            yield name, "a share is at most 1"
-
-
-def _yield_model(materials: Materials) -> Iterator[tuple[str, str]]:
-    if materials.yield_model not in YIELD_MODELS:
-        yield "yield_model", f"unknown '{materials.yield_model}', expected one of {', '.join(YIELD_MODELS)}"
+        if run.attention is not None:
+            uneven = np.asarray(run.attention.heads) % np.asarray(run.attention.kv_heads) != 0
+            if np.any(uneven):
+                kv_heads, heads = _first(uneven, run.attention.kv_heads, run.attention.heads)
+                yield f"layers.{index}.attention.kv_heads", f"{kv_heads:g} do not divide the {heads:g} heads"
+        if run.moe is not None:
+            beyond = np.asarray(run.moe.top_k) > np.asarray(run.moe.experts)
+            if np.any(beyond):
+                top_k, experts = _first(beyond, run.moe.top_k, run.moe.experts)
+                yield f"layers.{index}.moe.top_k", f"{top_k:g} is more than the {experts:g} experts"
 
 
 _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] = {
-    System: (_known_kind, _memory_of_its_kind, _plans, _rates, _quantised, _engine),
-    Model: (_precision, _layers),
-    Economics: (_ownership, _money),
-    Materials: (_yield_model,),
+    System: (_known_kind, _memory_of_its_kind, _plans, _rates, _engine),
+    Model: (_layers,),
 }
 
 

@@ -9,7 +9,7 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from perfmodel.errors import UserError
-from perfmodel.specs.files import RESERVED, hints, is_whole, line_of, unit_of
-from perfmodel.specs.units import examples, parse
+from perfmodel.specs.files import RESERVED, hints, line_of
+from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_switch, read_word
 
 _SCHEMAS: dict[Any, type[BaseModel]] = {}
 
@@ -45,19 +45,27 @@ class Quantity(BaseModel):
         return self
 
 
-def _quantity_of(unit: str, whole: bool) -> Any:
+def _read(reader: Callable[..., Any], raw: Any, *more: Any) -> Any:
+    try:
+        return reader(raw, *more)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+def _quantity_of(rule: Range) -> Any:
     def read(raw: Any) -> Any:
         written = raw if isinstance(raw, dict) else {"value": raw}
         if raw is None:
             raise ValueError("a null is written {value: null, note: why}")
-        values = {key: _parsed(written[key], unit) for key in ("value", "low", "high") if written.get(key) is not None}
         if "unit" in written:
             raise ValueError(f"a unit is written with its value, as value: {written.get('value')} {written['unit']}")
-        for key in values:
-            if isinstance(written[key], int | float) and written[key] != 0 and unit != "1":
-                raise ValueError(f"{written[key]:g} has no unit; write {examples(unit)}")
-        for value in values.values():
-            _possible(value, unit, whole)
+        # A number of a file is text too: it needs its unit as at every other door.
+        texts = {
+            key: repr(number) if type(number) in (int, float) else number
+            for key, number in written.items()
+            if key in ("value", "low", "high") and number is not None
+        }
+        values = {key: _read(read_number, text, rule) for key, text in texts.items()}
         if not values.get("low", -math.inf) <= values.get("value", 0.0) <= values.get("high", math.inf):
             raise ValueError("low <= value <= high does not hold")
         return written
@@ -65,28 +73,13 @@ def _quantity_of(unit: str, whole: bool) -> Any:
     return Annotated[Quantity, BeforeValidator(read)]
 
 
-def _parsed(raw: Any, unit: str) -> float:
-    if not isinstance(raw, str | int | float):
-        raise ValueError(f"expected a quantity, found {type(raw).__name__}")
-    try:
-        return parse(raw, unit)
-    except UserError as error:
-        raise ValueError(str(error)) from None
-
-
-def _possible(value: float, unit: str, whole: bool) -> None:
-    if value < 0:
-        raise ValueError(f"{value:g} is negative")
-    if value == 0 and unit in ("B/s", "FLOP/s"):
-        raise ValueError("a rate of 0 cannot be; write {value: null, note: why} where it is not known")
-    if whole and (value < 1 or value != int(value)):
-        raise ValueError(f"{value:g} is no whole number of at least 1")
-
-
 def _file_type(annotation: Any) -> Any:
-    unit = unit_of(annotation)
-    if unit is not None:
-        return _quantity_of(unit, is_whole(annotation))
+    if rule := range_of(annotation):
+        return _quantity_of(rule)
+    if choices := choices_of(annotation):
+        return Annotated[Literal[choices], BeforeValidator(lambda raw: _read(read_word, raw, choices))]
+    if annotation is bool:
+        return Annotated[bool, BeforeValidator(lambda raw: _read(read_switch, raw))]
     if is_dataclass(annotation):
         return file_schema(typing.cast(type[Any], annotation))
     origin, arguments = get_origin(annotation), get_args(annotation)

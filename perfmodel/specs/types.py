@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from perfmodel.numerics import NAN, Number
+from perfmodel.specs.ranges import Range
 
-PRECISIONS = ("bf16", "fp16", "fp8", "int8", "fp4", "mxfp4", "int4")
+#: How numbers are stored.  Words that the code works out, as these and tensor classes, are checked where they enter and
+#: are plain text to a type checker.
+Precision = Annotated[str, Literal["bf16", "fp16", "fp8", "int8", "fp4", "mxfp4", "int4"]]
+PRECISIONS: tuple[str, ...] = get_args(get_args(Precision)[1])
 
 #: Engines that a system may name; ``native`` is what machines that are no GPUs run.
 ENGINES = ("vllm", "trtllm", "sglang", "native")
@@ -29,26 +33,43 @@ PRECISION_BYTES = {
     "int4": 0.5 + 2 / 128,
 }
 
-Count = Annotated[Number, "1"]
-Whole = Annotated[Number, "1", "whole"]
-Bytes = Annotated[Number, "B"]
-Bandwidth = Annotated[Number, "B/s"]
-Rate = Annotated[Number, "FLOP/s"]
-Seconds = Annotated[Number, "s"]
-Share = Annotated[Number, "1"]
-Watts = Annotated[Number, "W"]
-Dollars = Annotated[Number, "USD"]
-SquareMillimetres = Annotated[Number, "mm2"]
+#: An amount that may be fractional or absent.
+Count = Annotated[Number, Range("1", most=1e15)]
+Whole = Annotated[Number, Range("1", 1.0, 1e12, whole=True)]
+#: A whole number of what may be absent.
+WholeOrNone = Annotated[Number, Range("1", 0.0, 1e15, whole=True)]
+#: Chips or replicas beside each other.
+Degree = Annotated[Number, Range("1", 1.0, 1e6, whole=True)]
+#: What there is at least one of, in the mean.
+AtLeastOne = Annotated[Number, Range("1", 1.0, 1e9)]
+Bytes = Annotated[Number, Range("B")]
+Capacity = Annotated[Number, Range("B", 1.0)]
+Bandwidth = Annotated[Number, Range("B/s", 1.0)]
+Rate = Annotated[Number, Range("FLOP/s", 1.0)]
+Seconds = Annotated[Number, Range("s", most=1e12)]
+Lifetime = Annotated[Number, Range("s", 1.0, 1e12)]
+Share = Annotated[Number, Range("1", 0.0, 1.0)]
+ShareBelowOne = Annotated[Number, Range("1", 0.0, 1.0, below=True)]
+#: What is divided by: an efficiency, or a share that something is left of.
+PositiveShare = Annotated[Number, Range("1", 0.0, 1.0, above=True)]
+Hits = Annotated[Number, Range("1", 0.0, 1.0, below=True, why="the last token of a prompt is never cached")]
+#: A number on its own that is no share: a ratio, an exponent, a spread of logarithms.
+Ratio = Annotated[Number, Range("1", most=1e3)]
+PositiveRatio = Annotated[Number, Range("1", 0.0, 1e3, above=True)]
+Watts = Annotated[Number, Range("W", 0.0, 1e9, above=True)]
+Dollars = Annotated[Number, Range("USD", most=1e15)]
+SquareMillimetres = Annotated[Number, Range("mm2", 0.0, 1e6, above=True)]
 #: Power at the utility: cooling, network and losses are in it, so no PUE is put on top.
-AllInWatts = Annotated[Number, "W all-in"]
-DollarsASecond = Annotated[Number, "USD/s"]
-DollarsAJoule = Annotated[Number, "USD/J"]
-DollarsAWattMonth = Annotated[Number, "USD/W-month"]
-DollarsAWatt = Annotated[Number, "USD/W"]
-DollarsAByte = Annotated[Number, "USD/B"]
-Kilograms = Annotated[Number, "kg"]
-KilogramsAJoule = Annotated[Number, "kg/J"]
-PerSquareMillimetre = Annotated[Number, "1/mm2"]
+AllInWatts = Annotated[Number, Range("W all-in", 0.0, 1e9, above=True)]
+DollarsASecond = Annotated[Number, Range("USD/s", most=1e9)]
+DollarsAJoule = Annotated[Number, Range("USD/J", most=1.0)]
+DollarsAWattMonth = Annotated[Number, Range("USD/W-month", most=1e6)]
+DollarsAWatt = Annotated[Number, Range("USD/W", most=1e6)]
+DollarsAByte = Annotated[Number, Range("USD/B", most=1.0)]
+Kilograms = Annotated[Number, Range("kg", most=1e9)]
+KilogramsAJoule = Annotated[Number, Range("kg/J", most=1.0)]
+PerSquareMillimetre = Annotated[Number, Range("1/mm2", most=1.0)]
+Pue = Annotated[Number, Range("1", 1.0, 10.0, why="a PUE is power at the utility over that of the machines")]
 
 #: A value that nobody has published; its reason is in the provenance.
 UNPUBLISHED: Any = NAN
@@ -110,7 +131,7 @@ class Mla:
     """Multi-head latent attention of one layer."""
 
     heads: Whole
-    q_lora_rank: Count
+    q_lora_rank: WholeOrNone
     kv_lora_rank: Whole
     qk_nope_head_dim: Whole
     qk_rope_head_dim: Whole
@@ -166,11 +187,16 @@ class Moe:
     experts: Whole
     top_k: Whole
     intermediate: Whole
-    shared: Count = 0.0
+    shared: WholeOrNone = 0.0
     matrices: Whole = 3.0
     router_bias: bool = False
     expert_bias: bool = False
     shared_gate: bool = False
+
+
+#: Classes of tensors that a checkpoint can leave unquantised.
+TensorClass = Annotated[str, Literal["attention", "mlp", "experts", "router", "embedding", "head"]]
+TENSOR_CLASSES: tuple[str, ...] = get_args(get_args(TensorClass)[1])
 
 
 @dataclass(frozen=True)
@@ -189,11 +215,7 @@ class Layers:
     mamba1: Mamba1 | None = None
     mlp: Mlp | None = None
     moe: Moe | None = None
-    unquantised: tuple[str, ...] = ()
-
-
-#: Classes of tensors that a checkpoint can leave unquantised.
-TENSOR_CLASSES = ("attention", "mlp", "experts", "router", "embedding", "head")
+    unquantised: tuple[TensorClass, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,14 +248,14 @@ class Model:
 
     name: str
     hf_id: str
-    precision: str
+    precision: Precision
     hidden: Whole
     vocab: Whole
     tied_embeddings: bool
     max_context: Whole
     layers: tuple[Layers, ...]
-    unquantised: tuple[str, ...] = ("router", "embedding", "head")
-    towers: Count = 0.0
+    unquantised: tuple[TensorClass, ...] = ("router", "embedding", "head")
+    towers: WholeOrNone = 0.0
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
@@ -282,17 +304,17 @@ class Traffic:
     """
 
     name: str
-    prompt: Count
-    output: Count
-    concurrency: Count = 1.0
-    rounds: Count = 1e6
-    length_jitter: Share = 0.0
+    prompt: AtLeastOne
+    output: AtLeastOne
+    concurrency: AtLeastOne = 1.0
+    rounds: AtLeastOne = 1e6
+    length_jitter: ShareBelowOne = 0.0
     prefill_first: bool = False
     lengths: str = ""
-    prompt_scv: Share = 0.92
-    output_scv: Share = 0.6
-    arrival_scv: Share = 1.0
-    prefix_hits: Share = 0.0
+    prompt_scv: Ratio = 0.92
+    output_scv: Ratio = 0.6
+    arrival_scv: Ratio = 1.0
+    prefix_hits: Hits = 0.0
     think_time: Seconds = 0.0
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
@@ -309,9 +331,9 @@ class Traffic:
 class Tier:
     """A level of memory of one chip: capacity on the label, what the driver shows, and bandwidth."""
 
-    capacity: Bytes
+    capacity: Capacity
     bandwidth: Bandwidth
-    visible: Bytes = UNPUBLISHED
+    visible: Capacity = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -323,14 +345,18 @@ class Memory:
     ddr: Tier | None = None
 
 
+#: How chips are joined: all to all through a switch, pairwise, on a bus, or in one of the meshes.
+Topology = Literal["switch", "mesh", "peer", "pcie", "torus2d", "torus3d", "quadfour", "wafer"]
+
+
 @dataclass(frozen=True)
 class Link:
     """Links between the chips that share a model; bandwidth is that of one chip, one direction."""
 
-    topology: str
+    topology: Topology
     bandwidth_per_direction: Bandwidth = UNPUBLISHED
     hop_latency: Seconds = UNPUBLISHED
-    ports: Count = UNPUBLISHED
+    ports: Whole = UNPUBLISHED
     port_bandwidth_per_direction: Bandwidth = UNPUBLISHED
 
 
@@ -343,10 +369,10 @@ class Die:
 
     process: str
     area: SquareMillimetres = UNPUBLISHED
-    dies_per_package: Count = 1.0
+    dies_per_package: Annotated[Number, Range("1", 1.0, 1e3, whole=True)] = 1.0
     wafer: str = ""
     package: str = ""
-    stacks: Count = UNPUBLISHED
+    stacks: WholeOrNone = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -358,7 +384,7 @@ class Power:
 
     chip_tdp: Watts = UNPUBLISHED
     system_per_chip: Watts = UNPUBLISHED
-    cap: Share = 1.0
+    cap: PositiveShare = 1.0
     all_in_per_chip: AllInWatts = UNPUBLISHED
 
 
@@ -399,10 +425,10 @@ class AllReduce:
     """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on."""
 
     small_latency: Seconds
-    small_growth: Share
+    small_growth: Ratio
     small_bandwidth: Bandwidth
     large_latency: Seconds
-    large_growth: Share
+    large_growth: Ratio
     large_bandwidth: Bandwidth
     threshold: Bytes
 
@@ -414,16 +440,16 @@ class KernelsEfficiency:
     Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``.
     """
 
-    gemm_memory: Mapping[str, Share]
-    gemm_compute: Mapping[str, Share]
-    attention_memory: Mapping[str, Share]
+    gemm_memory: Mapping[str, PositiveShare]
+    gemm_compute: Mapping[str, PositiveShare]
+    attention_memory: Mapping[str, PositiveShare]
     attention_growth: Mapping[str, Seconds]
-    attention_compute: Share
-    expert_memory: Share
-    expert_compute: Share
-    dequantised_expert_compute: Share
-    expert_evenness: Share
-    expert_tile: Count
+    attention_compute: PositiveShare
+    expert_memory: PositiveShare
+    expert_compute: PositiveShare
+    dequantised_expert_compute: PositiveShare
+    expert_evenness: PositiveShare
+    expert_tile: AtLeastOne
     layer_time: Seconds
     expert_time: Seconds
     quantise_time: Seconds
@@ -432,13 +458,13 @@ class KernelsEfficiency:
     sequence_traffic: Bytes
     request_time: Seconds
     stream_time: Seconds
-    prefill_group: Count
-    tpot_spread: Share
-    ttft_spread: Share
+    prefill_group: AtLeastOne
+    tpot_spread: Ratio
+    ttft_spread: Ratio
     stage_latency: Seconds
-    expert_imbalance: Share
+    expert_imbalance: AtLeastOne
     call_latency: Seconds
-    link_efficiency: Mapping[str, Share]
+    link_efficiency: Mapping[str, PositiveShare]
     eager_launch: Seconds
     all_reduce: AllReduce | None = None
     cuda_graphs: bool = True
@@ -453,21 +479,21 @@ class DataflowEfficiency:
     is what a step takes outside the decoders and the head, ``host_time`` a call of the host.
     """
 
-    memory: Share
-    cache_memory: Share
-    compute: Share
+    memory: PositiveShare
+    cache_memory: PositiveShare
+    compute: PositiveShare
     warm_up: Seconds
     sample_time: Seconds
     kernel_boundary: Seconds
     expert_boundary: Share
     step_time: Seconds
     host_time: Seconds
-    memory_utilisation: Share
+    memory_utilisation: PositiveShare
     reserved_memory: Bytes
     kernel_looping: bool = True
     batch_streaming: bool = True
     schedule_offloading: bool = True
-    offloaded_tokens: Count = 20.0
+    offloaded_tokens: AtLeastOne = 20.0
 
 
 @dataclass(frozen=True)
@@ -483,17 +509,17 @@ class SramEfficiency:
     experts of every token, else those that a micro-batch meets once.
     """
 
-    memory: Share
-    compute: Share
+    memory: PositiveShare
+    compute: PositiveShare
     layer_overhead: Seconds
-    token_budget: Count
-    memory_utilisation: Share
+    token_budget: AtLeastOne
+    memory_utilisation: PositiveShare
     reserved_memory: Bytes
     all_reduce_latency: Seconds
     all_reduce_bandwidth: Bandwidth
-    all_reduce_exponent: Share
+    all_reduce_exponent: PositiveRatio
     layer_latency: Seconds = 0.0
-    beat: str = "load"
+    beat: Literal["load", "fixed"] = "load"
     dynamic_chunks: bool = True
     fused_batches: bool = True
     fill_beats: bool = True
@@ -520,9 +546,9 @@ class Engine:
     """
 
     name: str
-    memory_utilisation: Share
-    batched_tokens: Count
-    sequences: Count
+    memory_utilisation: PositiveShare
+    batched_tokens: AtLeastOne
+    sequences: AtLeastOne
     logit_copies: Count
     hidden_streams: Count
     context_memory: Bytes
@@ -629,8 +655,8 @@ class System:
     plans: tuple[Plan, ...]
     default_plan: str
     default_engine: str
-    quantised: str = "linear"
-    tile: Count = 1.0
+    quantised: Literal["linear", "all"] = "linear"
+    tile: Whole = 1.0
     carbon: Carbon = field(default_factory=Carbon)
     node: Node = field(default_factory=Node)
     efficiency: Efficiency | None = None
@@ -649,17 +675,17 @@ class Deployment:
 
     plan: str
     engine: str
-    precision: str
-    kv_precision: str
-    tp: Count
-    pp: Count = 1.0
-    ep: Count = 1.0
-    dp: Count = 1.0
+    precision: Precision
+    kv_precision: Precision
+    tp: Degree
+    pp: Degree = 1.0
+    ep: Degree = 1.0
+    dp: Degree = 1.0
 
 
 # --- money -------------------------------------------------------------------------------------------------------
 
-OWNERSHIPS = ("colocated", "owned", "rented")
+Ownership = Literal["colocated", "owned", "rented"]
 
 
 @dataclass(frozen=True)
@@ -682,27 +708,27 @@ class Economics:
     """
 
     name: str
-    ownership: str
+    ownership: Ownership
     electricity: DollarsAJoule
-    pue: Count
+    pue: Pue
     provisioned: Share
     colocation: DollarsAWattMonth
     building: DollarsAWatt
-    building_life: Seconds
+    building_life: Lifetime
     network: Share
     storage: Share
     spares: Share
     maintenance: Share
     staff: Share
     cost_of_capital: Share
-    life: Seconds
+    life: Lifetime
     residual: Share
-    utilisation: Share
+    utilisation: PositiveShare
     grid_carbon: KilogramsAJoule
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
 
-YIELD_MODELS = ("poisson", "murphy", "seeds", "negative_binomial")
+YieldModel = Literal["poisson", "murphy", "seeds", "negative_binomial"]
 
 
 @dataclass(frozen=True)
@@ -722,7 +748,7 @@ class Reliability:
     """
 
     name: str
-    chip_mtbf: Seconds
+    chip_mtbf: Lifetime
     repair: Seconds
     detection: Seconds
     restart: Seconds
@@ -733,9 +759,9 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Materials:
-    """What parts cost to make, by process, package, kind of node and year; ``yield_model`` is one of YIELD_MODELS."""
+    """What parts cost to make, by process, package, kind of node and year; ``yield_model`` says which law."""
 
-    yield_model: str
+    yield_model: YieldModel
     wafer: Mapping[str, Dollars]
     defects: Mapping[str, PerSquareMillimetre]
     cluster: Count
@@ -784,7 +810,7 @@ class Speculation:
     precision: str
     max_tp: Whole
     shares_ends: bool
-    k: Whole
+    k: Annotated[Number, Range("1", 1.0, 1e3, whole=True)]
     host_time: Seconds = 0.0
     alpha: Share | None = None
     ar: Share | None = None

@@ -1,7 +1,8 @@
 """Quantities as text: ``3.35 TB/s``, ``300 ns``, ``80 GiB``, ``+50%``, ``x2``.
 
-Inside everything is in SI units, bytes, FLOP, tokens and USD.  ``GB`` is 1e9 and ``GiB`` 2^30 bytes; ``b`` is a bit and
-``B`` a byte.
+Inside everything is in SI units, bytes, FLOP, tokens and USD; ``3.35e12 SI`` says so of a number.  ``GB`` is 1e9 and
+``GiB`` 2^30 bytes; ``b`` is a bit and ``B`` a byte.  On counts ``k M G`` are decimal and ``Ki Mi Gi`` binary; a year
+has 365 days.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import math
 import re
 
 from perfmodel.errors import UserError
+
+#: A year has 365 days.
+YEAR = 31_536_000.0
 
 _PREFIX = {
     "": 1.0,
@@ -48,21 +52,29 @@ _BASE = {
     "g": ("kg", 1e-3, True),
     "Hz": ("1/s", 1.0, True),
     "USD": ("USD", 1.0, True),
+    "ct": ("USD", 0.01, False),
     "token": ("1", 1.0, True),
     "tokens": ("1", 1.0, True),
+    "req": ("1", 1.0, True),
+    "requests": ("1", 1.0, True),
     "s": ("s", 1.0, True),
     "min": ("s", 60.0, False),
     "h": ("s", 3600.0, False),
+    "hours": ("s", 3600.0, False),
     "day": ("s", 86400.0, False),
-    "year": ("s", 31536000.0, False),
+    "days": ("s", 86400.0, False),
+    "year": ("s", YEAR, False),
+    "years": ("s", YEAR, False),
     "mm2": ("mm2", 1.0, False),
     "cm2": ("mm2", 100.0, False),
     "%": ("1", 0.01, False),
     "1": ("1", 1.0, False),
 }
 
-# A comma only separates thousands: 3,35 would else be read as 335.
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d|,)|\d+(?:_\d+)*)"
+_DIGITS = r"\d+(?:_\d+)*"
+_THOUSANDS = re.compile(r"^\s*[+-]?\d{1,3}(?:,\d{3})+(?!\d|,)")
+#: What multiplies a count, as in 4k tokens; on its own or apart from a unit, as in 300k USD.
+_ON_COUNTS = ("k", "M", "G", "Ki", "Mi", "Gi")
 #: Power that holds cooling, network and losses already; to multiply it by a PUE again would count them twice.
 ALL_IN = " all-in"
 _QUANTITY = re.compile(rf"^\s*([+-]?(?:{_DIGITS}\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d,])\s*(.*?)\s*$")
@@ -94,6 +106,10 @@ def unit_factor(text: str) -> tuple[str, float] | None:
     """
     if text in ("", "1"):
         return "1", 1.0
+    prefix, _, rest = text.partition(" ")
+    if prefix in _ON_COUNTS:
+        whole = unit_factor(rest.lstrip())
+        return (whole[0], _PREFIX[prefix] * whole[1]) if whole else None
     if text.endswith(ALL_IN):
         bare = unit_factor(text.removesuffix(ALL_IN))
         return (bare[0] + ALL_IN, bare[1]) if bare and bare[0] == "W" else None
@@ -143,18 +159,83 @@ def examples(unit: str) -> str:
         "kg": "'164 kg'",
         "kg/J": "'370 g/kWh'",
         "1/mm2": "'0.11 1/cm2'",
+        "1/s": "'8' or '480/min'",
     }.get(unit, "a plain number")
 
 
-def parse(text: str | int | float, unit: str) -> float:
+#: What stands for the inside unit, whichever it is: how a number of Python's goes through a text.
+INSIDE = "SI"
+
+#: Units that need not be written: counts and shares, and rates, which are a second.
+BARE = ("1", "1/s")
+
+#: The units that people write a quantity in, from the smallest, and a usual size, in the inside unit.
+_WRITTEN: dict[str, tuple[float, tuple[tuple[str, float], ...]]] = {
+    "s": (
+        0.05,
+        (
+            *(("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)),
+            *(("min", 60.0), ("h", 3600.0), ("day", 86400.0), ("year", YEAR)),
+        ),
+    ),
+    "B": (80e9, (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))),
+    "B/s": (3e12, (("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12), ("PB/s", 1e15))),
+    "FLOP/s": (1e15, (("GFLOP/s", 1e9), ("TFLOP/s", 1e12), ("PFLOP/s", 1e15))),
+    "W": (700.0, (("W", 1.0), ("kW", 1e3), ("MW", 1e6))),
+    "W all-in": (1e3, (("W all-in", 1.0), ("kW all-in", 1e3), ("MW all-in", 1e6))),
+    "USD": (3e5, (("USD", 1.0), ("kUSD", 1e3), ("MUSD", 1e6))),
+    "J": (100.0, (("mJ", 1e-3), ("J", 1.0), ("kJ", 1e3))),
+    "mm2": (800.0, (("mm2", 1.0),)),
+    "USD/J": (2e-8, (("USD/kWh", 1 / 3.6e6),)),
+    "USD/W-month": (0.15, (("USD/kW-month", 1e-3),)),
+    "USD/W": (11.0, (("USD/W", 1.0),)),
+    "USD/B": (1.5e-8, (("USD/GB", 1e-9),)),
+    "USD/s": (8e-4, (("USD/h", 1 / 3600.0),)),
+    "kg": (600.0, (("kg", 1.0),)),
+    "kg/J": (1e-7, (("g/kWh", 1 / 3.6e9),)),
+    "1/mm2": (1e-3, (("1/cm2", 0.01),)),
+}
+
+
+def human(unit: str, value: float) -> tuple[str, float]:
+    """Return the unit that people would write a quantity of this size in, and its factor.
+
+    Parameters
+    ----------
+    unit : str
+        Inside unit.
+    value : float
+        In the inside unit; any will do where there is none.
+
+    Returns
+    -------
+    tuple of str and float
+        One of the unit returned is so many of the inside unit.
+    """
+    usual, scales = _WRITTEN.get(unit, (1.0, ((unit, 1.0),)))
+    size = abs(value) if value == value and value else usual
+    return next((scale for scale in reversed(scales) if size >= scale[1] * (1 - 1e-9)), scales[0])
+
+
+def _likely(number: float, unit: str, old: float) -> str:
+    """Return the unit with which a bare number comes nearest to what stands there, or to the usual."""
+    usual, scales = _WRITTEN[unit]
+    size = old if old == old and old > 0 else usual
+    return min(scales, key=lambda scale: abs(math.log(max(abs(number), 1e-300) * scale[1] / size)))[0]
+
+
+def parse(text: str | int | float, unit: str, old: float = math.nan) -> float:
     """Read a quantity.
 
     Parameters
     ----------
     text : str, int or float
-        As written; a bare number is taken to be in the inside unit.
+        As written.  A number as such is in the inside unit; text needs its unit, unless it is a count, a share, a rate
+        (a second) or 0.
     unit : str
         The inside unit that is expected.
+    old : float
+        What stands there, from which the nearest likely unit is told.
 
     Returns
     -------
@@ -164,20 +245,36 @@ def parse(text: str | int | float, unit: str) -> float:
     Raises
     ------
     UserError
-        Where it is no number, not finite, or of another unit.
+        Where it is no number, not finite, without its unit or of another one.
     """
-    if isinstance(text, bool):
-        raise UserError(f"expected {examples(unit)}, found {text}")
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise UserError(f"expected a quantity, found {text!r}"[:100] + f"; write {examples(unit)}")
     if isinstance(text, int | float):
-        value, written = float(text), ""
-    else:
-        match = _QUANTITY.match(text)
-        if match is None:
-            raise UserError(f"'{text}' is not a quantity; write {examples(unit)}")
-        value, written = float(match[1].replace("_", "").replace(",", "")), match[2]
+        try:
+            value = float(text)
+        except OverflowError:
+            value = math.inf
+        if not math.isfinite(value):
+            raise UserError(f"'{text}'"[:60] + f" is not finite; write {examples(unit)}")
+        return value
+    match = _QUANTITY.match(text)
+    if match is None:
+        if _THOUSANDS.match(text):
+            plain = text.replace(",", "").strip()
+            short = f" or {plain[:-3]}k" if plain.endswith("000") and plain.isdigit() else ""
+            raise UserError(f"'{text}': a comma separates a list; write {plain}{short}")
+        finite = text.strip().lstrip("+-").casefold() not in ("nan", "inf", "infinity")
+        raise UserError(f"'{text}' is not {'a quantity' if finite else 'finite'}; write {examples(unit)}")
+    value, written = float(match[1].replace("_", "")), match[2]
     if not math.isfinite(value):
         raise UserError(f"'{text}' is not finite; write {examples(unit)}")
-    if written == "" and not unit.endswith(ALL_IN):
+    count = _PREFIX[written] if written in _ON_COUNTS else 1.0 if written == "" else None
+    if count is not None and (unit in BARE or value == 0):
+        return value * count
+    if count is not None:
+        likely = f"{match[1]}{written} {unit}" if written else f"{match[1]} {_likely(value, unit, old)}"
+        raise UserError(f"{match[1]}{written} has no unit: {likely}?")
+    if written == INSIDE:
         return value
     found = unit_factor(written)
     if found is None:
@@ -209,7 +306,7 @@ def change(text: str, unit: str, old: float) -> float:
         return old * (1.0 + sign * float(relative[2]) / 100.0)
     if factor := _FACTOR.match(text):
         return old * float(factor[1])
-    return parse(text, unit)
+    return parse(text, unit, old)
 
 
 _SHOWN = (

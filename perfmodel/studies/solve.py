@@ -13,7 +13,7 @@ import numpy as np
 from perfmodel.errors import UserError
 from perfmodel.prediction import MONEY, evaluate, traced
 from perfmodel.question import check_plan
-from perfmodel.specs.paths import full_path, get, in_range, put, unit_at
+from perfmodel.specs.paths import check, full_path, get, put, range_at
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse, show
 from perfmodel.studies.closed_form import ClosedForm, closed_form
@@ -130,7 +130,7 @@ def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> So
     where = full_path(scenario, path)
     if isinstance(get(scenario, where), bool | str):
         raise UserError(f"--for {path}: is a word, not a number; compare the choices instead")
-    unit = unit_at(scenario, where)
+    unit = range_at(scenario, where).unit
     name = result_name(metric, results(evaluate(scenario)))
     wanted = parse(target, unit_of(name)) if isinstance(target, str) else float(target)
     if not wanted > 0:
@@ -183,16 +183,17 @@ def _found(asked: Solution, value: float, single: Callable[[float], float], beyo
 
 def _points(scenario: Scenario, where: str, unit: str, current: float) -> Any:
     """Return the values of an input to try, in rising order."""
+    rule = range_at(scenario, where)
 
     def allowed(value: float) -> bool:
         try:
-            in_range("", where, value)
+            changed = put(scenario, where, value)
+            check(changed, (where,))
             if where.startswith("deployment."):
-                changed = put(scenario, where, value)
                 check_plan(changed.model, changed.system, changed.deployment)
         except UserError:
             return False
-        return True
+        return bool(rule.holds(value))
 
     if where.startswith("deployment."):
         most = max(256, int(4 * current))

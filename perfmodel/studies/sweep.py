@@ -18,9 +18,8 @@ from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
 from perfmodel.question import Options, check_plan, resolve
-from perfmodel.specs.paths import full_path, get, put, unit_at
+from perfmodel.specs.paths import check, full_path, get, put, range_at, read
 from perfmodel.specs.types import Scenario
-from perfmodel.specs.units import change
 from perfmodel.studies.results import is_better_low, unit_of
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
@@ -35,6 +34,8 @@ MOST_VALUES = 10**7
 
 _WHOLE_SPECS = ("model", "system", "traffic")
 _LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp")
+#: What decides whether a model can be laid out.
+_LAID_OUT = (*_LAYOUT, "heads", ".count", ".experts", ".chips_per_node")
 _WORDS = {
     "deployment.plan": "plan",
     "deployment.engine": "engine",
@@ -73,31 +74,29 @@ def parse_axis(scenario: Scenario, path: str, written: Any) -> Axis:
         Where the path, a value or the form is wrong.
     """
     if path in _WHOLE_SPECS:
-        words = tuple(written.split(",")) if isinstance(written, str) else tuple(written)
-        return Axis(path, _some(path, words), loops=True)
-    where = full_path(scenario, path)
-    old = get(scenario, where)
-    if isinstance(old, bool | str):
-        words = tuple(written.split(",")) if isinstance(written, str) else tuple(map(str, written))
-        return Axis(where, _some(path, words), loops=True)
-    unit = unit_at(scenario, where)
-    values = _numbers(path, written, unit, float(old)) if isinstance(written, str) else tuple(map(float, written))
-    if not all(value == value and abs(value) != float("inf") and value >= 0 for value in values):
-        raise UserError(f"--axis {path}: values must be finite and not negative")
-    whole = where in _LAYOUT
-    if where.startswith("speculation.a") and any(value > 1 for value in values):
-        raise UserError(f"--axis {path}: a share of drafted tokens is at most 1")
-    if where == "speculation.k":
-        if any(value < 1 or value != int(value) for value in values):
-            raise UserError(f"--axis {path}: must be whole numbers of at least 1")
-        if scenario.speculation is not None and scenario.speculation.ar is not None:
-            raise UserError(f"--axis {path}: an AR belongs to one k; give --alpha or --accept instead of --ar")
-    if where == "traffic.concurrency" and any(value < 1 for value in values):
-        raise UserError(f"--axis {path}: must be at least 1")
-    if whole and any(value < 1 or value != int(value) for value in values):
-        raise UserError(f"--axis {path}: must be whole numbers of at least 1")
+        return Axis(path, _some(path, tuple(_listed(written))), loops=True)
+    try:
+        where = full_path(scenario, path)
+        old = get(scenario, where)
+        if isinstance(old, bool | str):
+            choices = [read(scenario, where, word) for word in _listed(written)]
+            return Axis(where, _some(path, tuple(_word(choice) for choice in choices)), loops=True)
+        rule = range_at(scenario, where)
+        values = _numbers(scenario, where, written)
+    except UserError as error:
+        raise UserError(f"--axis {path}: {error}") from None
+    if where == "speculation.k" and scenario.speculation is not None and scenario.speculation.ar is not None:
+        raise UserError(f"--axis {path}: an AR belongs to one k; give --alpha or --accept instead of --ar")
     # Only GPU layouts are free of the search for the fewest stages, so only theirs broadcast.
-    return Axis(where, _some(path, values), unit, loops=whole and scenario.system.kind != "kernels")
+    return Axis(where, _some(path, values), rule.unit, loops=where in _LAYOUT and scenario.system.kind != "kernels")
+
+
+def _listed(written: Any) -> list[Any]:
+    return written.split(",") if isinstance(written, str) else list(written)
+
+
+def _word(choice: Any) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def _some(path: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -106,25 +105,26 @@ def _some(path: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def _numbers(path: str, written: str, unit: str, old: float) -> tuple[float, ...]:
+def _numbers(scenario: Scenario, where: str, written: Any) -> tuple[float, ...]:
+    """Return the values of an axis in the inside unit, each one that the quantity can have."""
+    if not isinstance(written, str):
+        return tuple(read(scenario, where, value) for value in written)
     parts = written.split(":")
-    try:
-        if len(parts) == 1:
-            return tuple(change(part, unit, old) for part in written.split(","))
-        if len(parts) not in (3, 4) or (len(parts) == 4 and parts[3] != "log"):
-            raise UserError("write A:B:N, A:B:N:log or a,b,c")
-        low, high = (change(part, unit, old) for part in parts[:2])
-        if not parts[2].isdigit() or int(parts[2]) < 1:
-            raise UserError(f"'{parts[2]}' is no number of points")
-        if int(parts[2]) > MOST_VALUES:
-            raise UserError(f"an axis takes at most {MOST_VALUES:,} points")
-        if len(parts) == 3:
-            return tuple(np.linspace(low, high, int(parts[2])).tolist())
-        if low <= 0 or high <= 0:
-            raise UserError("a logarithmic axis needs ends above 0")
-        return tuple(np.geomspace(low, high, int(parts[2])).tolist())
-    except UserError as error:
-        raise UserError(f"--axis {path}: {error}") from None
+    if len(parts) == 1:
+        return tuple(read(scenario, where, part) for part in _listed(written))
+    if len(parts) not in (3, 4) or (len(parts) == 4 and parts[3] != "log"):
+        raise UserError("write A:B:N, A:B:N:log or a,b,c")
+    low, high = (read(scenario, where, part) for part in parts[:2])
+    if not parts[2].isdigit() or int(parts[2]) < 1:
+        raise UserError(f"'{parts[2]}' is no number of points")
+    if int(parts[2]) > MOST_VALUES:
+        raise UserError(f"an axis takes at most {MOST_VALUES:,} points")
+    if len(parts) == 4 and (low <= 0 or high <= 0):
+        raise UserError("a logarithmic axis needs ends above 0")
+    values = (np.geomspace if len(parts) == 4 else np.linspace)(low, high, int(parts[2]))
+    if fault := range_at(scenario, where).fault(values):
+        raise UserError(fault)
+    return tuple(values.tolist())
 
 
 @dataclass(frozen=True)
@@ -618,7 +618,13 @@ def _looped(
 
 
 def _check_layouts(scenario: Scenario, grid: list[Axis]) -> None:
-    layouts = [axis for axis in grid if axis.path in _LAYOUT]
+    """Refuse axes of which any combination breaks a rule between fields, or cannot be laid out."""
+    paths = [axis.path for axis in grid]
+    try:
+        check(_placed(scenario, {axis.path: axis.values for axis in grid}), paths)
+    except UserError as error:
+        raise UserError(f"--axis {', '.join(paths)}: {error}") from None
+    layouts = [axis for axis in grid if axis.path.endswith(_LAID_OUT)]
     for values in itertools.product(*(axis.values for axis in layouts)):
         changed = scenario
         for axis, value in zip(layouts, values, strict=True):

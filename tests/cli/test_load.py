@@ -114,7 +114,7 @@ def test_at_a_rate_what_does_not_fit_says_so(capsys):
 
 
 def test_tables_show_percentiles_and_what_binds(capsys):
-    code, out, _ = asked(capsys, "compare", *ASKED, "--on", "dgx-b200:tp=1", "--rate", "2", "--ttft-p99", "0.5")
+    code, out, _ = asked(capsys, "compare", *ASKED, "--on", "dgx-b200:tp=1", "--rate", "2", "--ttft-p99", "0.5 s")
     assert code == OK
     for words in ("TTFT P99", "TPOT P50", "utilisation", "headroom", "first to bind", "Poisson arrivals"):
         assert words in out

@@ -22,12 +22,12 @@ from programs import chromium, run_node
 import perfmodel
 from perfmodel.cli import run
 from perfmodel.outputs import whatif
-from perfmodel.outputs.offers import Offer, Pair, allowed, ask_each, layouts, offer
+from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
 from perfmodel.outputs.program import Program, is_result, limits
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import put_all, quantities
+from perfmodel.specs.paths import put_all, quantities, range_at
 from perfmodel.studies.results import results
 
 #: Random settings of each program that are compared; with PERFMODEL_EVERY_PROGRAM=1 those of every bundled system and
@@ -131,7 +131,7 @@ def settings(held: Offer, count: int, most: int = PAIRS) -> Iterator[Settings]:
                 read = [path for path in program.paths if path.split(".")[0] != "deployment"]
                 for path in chance.sample(read, 12):
                     value = pair.inputs[path] * 2 ** chance.uniform(-1, 1)
-                    if path not in edits and value == value and allowed(path, value):
+                    if path not in edits and value == value and range_at(pair.scenario, path).holds(value):
                         edits[path] = value
                 for path, value in edits.items():
                     drawn[path][place] = value

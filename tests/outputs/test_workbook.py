@@ -268,7 +268,9 @@ def test_another_implementation_agrees(tmp_path):
     """The package formulas, on a workbook with few columns."""
     formulas = pytest.importorskip("formulas")
     # The package rounds cells to 16 decimals, so a joule gets a price of few digits.
-    priced = ask_each(["llama-3.1-8b"], ["sn40l-16"], Options(concurrency=8.0), [["economics.electricity=2.5e-8"]])
+    priced = ask_each(
+        ["llama-3.1-8b"], ["sn40l-16"], Options(concurrency=8.0), [["economics.electricity=2.5e-8 USD/J"]]
+    )
     held = offer(priced)
     options = {"asked": 0, "contexts": (4096.0,), "ratios": (4.0,), "spare": 0}
     book = workbook.write(held, tmp_path / "book.xlsx", zero_cached=True, **options)

@@ -77,7 +77,7 @@ def test_the_right_file_loads(tmp_path):
             "'1 TB' is in B, expected B/s",
         ),
         (BANDWIDTH, "{value: 3 TB/s, source: plan-choice, kind: rumour}", 10, "memory.hbm.bandwidth", "'estimate'"),
-        ("3 TB/s", "3.9", 10, "memory.hbm.bandwidth", "3.9 has no unit; write '3.35 TB/s'"),
+        ("3 TB/s", "3.9", 10, "memory.hbm.bandwidth", "3.9 has no unit: 3.9 TB/s?"),
         ("value: 3 TB/s", "value: 3, unit: TB/s", 10, "memory.hbm.bandwidth", "with its value, as value: 3 TB/s"),
         ("    bandwidth: ", "    bandwith: ", 10, "memory.hbm.bandwith", "unknown field: did you mean bandwidth?"),
         ("name: mine\n", "name: mine\nprice: 3\n", 3, "price", "expected a mapping of fields"),

@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from perfmodel.specs import catalog
-from perfmodel.specs.types import YIELD_MODELS
+from perfmodel.specs.types import YieldModel
 from perfmodel.studies.cost import bom
 
 COMPUTED = [entry for entry in bom.against_published() if not entry.copied]
@@ -50,7 +51,7 @@ def test_every_line_lies_in_its_range(system):
 def test_yield_models_of_a_die_are_ordered():
     """Clustered defects leave more dies whole, so a die costs less: Poisson, Murphy, negative binomial, Seeds."""
     stock, system = catalog.load_materials(), catalog.load_bare_system("dgx-h100")
-    costs = {model: bom.bill(system, replace(stock, yield_model=model)).chip[0].value for model in YIELD_MODELS}
+    costs = {model: bom.bill(system, replace(stock, yield_model=model)).chip[0].value for model in get_args(YieldModel)}
     assert costs["seeds"] < costs["negative_binomial"] < costs["poisson"]
     assert costs["seeds"] < costs["murphy"] < costs["poisson"]
 

@@ -71,7 +71,7 @@ SWEEPS = {
 def single(question, row, axes):
     """Answer one point by itself."""
     question = dict(question)
-    changes = []
+    changes = {}
     for path in axes:
         value = row[path]
         name = path.rpartition(".")[2]
@@ -80,7 +80,7 @@ def single(question, row, axes):
         elif path in ("model", "traffic") or path.startswith("deployment."):
             question[name] = value
         else:
-            changes.append(f"{path}={value!r}" if isinstance(value, float) else f"{path}={value}")
+            changes[path] = value
     return perfmodel.predict(question.pop("model"), on=question.pop("on"), set=changes, **question)
 
 
@@ -169,7 +169,7 @@ def test_parquet_holds_the_same_and_its_units(tmp_path):
         ("concurency=1,2", "did you mean"),
         ("concurrency=1:9", "A:B:N"),
         ("concurrency=1:9:x", "number of points"),
-        ("concurrency=0:9:3:log", "above 0"),
+        ("concurrency=0:9:3:log", "at least 1"),
         ("concurrency=0,4", "at least 1"),
         ("memory.hbm.bandwidth=1 GB,2 GB", "expected B/s"),
         ("deployment.tp=1,3", "use one of"),

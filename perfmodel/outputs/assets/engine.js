@@ -29,13 +29,10 @@ const engine = (() => {
 
   /** Why an input cannot have a value, or nothing. */
   function wrong(path, value) {
-    const rule = own(DATA.rules, path) ?? DATA.rules[""];
+    const rule = own(DATA.rules, path);
     if (!Number.isFinite(value)) return "must be a number";
-    if (rule.whole && value !== Math.round(value)) return "must be a whole number";
-    if (value < rule.least || (rule.open && value === rule.least))
-      return `must be ${rule.open ? "more than" : "at least"} ${rule.least}`;
-    if (value > rule.most) return `must be at most ${rule.most}`;
-    return "";
+    const low = rule.above ? value > rule.least : value >= rule.least, high = rule.below ? value < rule.most : value <= rule.most;
+    return low && high && (!rule.whole || value === Math.round(value)) ? "" : `must be ${rule.said}`;
   }
 
   /** Why a layout cannot run, or nothing. */
@@ -86,7 +83,7 @@ const engine = (() => {
     DATA.paths.forEach((path, at) => {
       if (/^(deployment\.|traffic\.(prompt|output|concurrency)$)/.test(path)) return;
       const asked = path.startsWith("traffic.") ? plain[at] : base[at];
-      if (!Object.is(x[at], asked)) words.push("--set", `${path}=${x[at]}`);
+      if (!Object.is(x[at], asked)) words.push("--set", `${path}=${x[at]}${DATA.units[path] === "1" ? "" : ` ${DATA.units[path]}`}`);
     });
     return words.map((word) => (/^[\w.,:=+@%\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
   }

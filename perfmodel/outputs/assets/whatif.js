@@ -82,7 +82,7 @@ const GROUPS = {traffic: "Traffic", deployment: "Layout", system: "System", mode
 let fields = new Map();
 
 function range(path, value) {
-  const rule = DATA.rules[path] ?? DATA.rules[""];
+  const rule = DATA.rules[path];
   const span = infoOf(path).span;
   let low = span ? span[0] : value / 16, high = span ? span[1] : value * 16;
   if (path === "traffic.prompt" || path === "traffic.output") [low, high] = [1, 131072];
@@ -102,7 +102,7 @@ function toSlider(path, value, first) {
 function fromSlider(path, at, first) {
   const [low, high] = range(path, first);
   const value = low > 0 ? low * Math.pow(high / low, at / 1000) : low + (high - low) * at / 1000;
-  const rule = DATA.rules[path] ?? DATA.rules[""];
+  const rule = DATA.rules[path];
   const whole = rule.whole || KEY_INPUTS.includes(path);
   return whole ? Math.max(1, Math.round(value)) : Number(value.toPrecision(6));
 }
