@@ -12,6 +12,7 @@ from typing import Any
 from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
+from perfmodel.numerics import NAN
 from perfmodel.outputs.files import whole
 from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
 from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
@@ -22,6 +23,7 @@ from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, quantities, range_at
 from perfmodel.specs.ranges import Range
 from perfmodel.specs.types import Scenario, Traffic
+from perfmodel.specs.units import human
 
 _ASSETS = Path(__file__).parent / "assets"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -86,6 +88,14 @@ class _Page:
         mine = {leaf for leaf in filled if isinstance(leaf, str)}
         return frozenset({*self.offer.programs[program].paths, *mine})
 
+    def _human(self) -> dict[str, tuple[str, float]]:
+        """Return the unit in which each input is shown and typed, and its factor."""
+        found = {}
+        for path, unit in self.units.items():
+            known = (pair.inputs.get(path, NAN) for pair in self.offer.pairs)
+            found[path] = human(unit, next((value for value in known if value == value and value), NAN))
+        return found
+
     def _part(self, values: Mapping[str, float]) -> dict[str, Any]:
         mine = {path: value for path, value in values.items() if path in self.place}
         return {
@@ -141,6 +151,7 @@ class _Page:
             "version": __version__,
             "paths": self.paths,
             "units": self.units,
+            "human": self._human(),
             "rules": {path: _rule(allowed) for path, allowed in self.ranges.items()},
             "causes": list(CAUSES),
             "info": info,

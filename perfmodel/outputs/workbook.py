@@ -28,6 +28,7 @@ from perfmodel.outputs.spreadsheet import LANGUAGE
 from perfmodel.prediction import run
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, quantities, range_at
+from perfmodel.specs.units import human
 from perfmodel.studies.results import unit_of
 from perfmodel.trace import Node
 
@@ -174,6 +175,7 @@ class Workbook:
             path: range_at(pair.scenario, path) for pair in offer.pairs for path, _, _ in quantities(pair.scenario)
         }
         self.units = {path: allowed.unit for path, allowed in self.ranges.items()}
+        self.human = {path: self._human(path) for path in self.paths}
         self.cases = self._cases(asked)
         self.grid = [Case(self.base, self._grid_edits(at)) for at in range(len(self.contexts) * len(self.ratios))]
         self.rows: dict[str, int] = {}
@@ -187,6 +189,11 @@ class Workbook:
         system = self.shown_system[pair.scenario.system.name]
         model = self.shown_model[pair.scenario.model.name]
         return {"system": system, "model": model, "pair": f"{system} | {model}"}
+
+    def _human(self, path: str) -> tuple[str, float]:
+        """Return the unit in which an input is shown and typed, that of the first value there is, and its factor."""
+        known = (pair.inputs.get(path, NAN) for pair in self.offer.pairs)
+        return human(self.units[path], next((value for value in known if value == value and value), NAN))
 
     # --- what there is -------------------------------------------------------------------------------------------
 
@@ -264,6 +271,9 @@ class Workbook:
             ),
             "note": book.add_format({"font_color": "#666666", "italic": True}),
             "grey": book.add_format({"font_color": "#AAAAAA"}),
+            "grey_number": book.add_format(
+                {"font_color": "#888888", "num_format": "[=0]0;[<0.001]0.000E+00;General", "align": "right"}
+            ),
             "wrap": book.add_format({"text_wrap": True, "valign": "top"}),
             "unit": book.add_format({"indent": 1}),
             "bold_number": book.add_format({"bold": True, "valign": "top", "bottom": 1, "align": "right"}),
@@ -375,7 +385,7 @@ class Workbook:
 
     def _inputs(self) -> None:
         sheet, form = self.sheets["Inputs"], self.form
-        wide = ((0, 48), (1, 16), (2, 16), (3, 16), (4, 14), (5, 12), (6, 12), (7, 70))
+        wide = ((0, 48), (1, 16), (2, 16), (3, 16), (4, 14), (5, 12), (6, 12), (7, 70), (8, 18))
         for at, width in wide:
             sheet.sheet.set_column(at, at, width)
         sheet.text(1, 0, "Inputs: choose a system and a model, type over any number in the yellow cells", form["title"])
@@ -408,7 +418,8 @@ class Workbook:
             sheet.formula(row, 1, f"MATCH($B${row - 7},{self._range(kind, kind)},0)", place)
         sheet.text(12, 0, "column of the pair in Specs", form["note"])
         sheet.formula(12, 1, f'MATCH($B$3&" | "&$B$4,{self._range("pair", "pair")},0)', 1)
-        heads = ("input", "in use", "your value", "from the specs", "unit", "low", "high", "where it comes from")
+        heads = ["input", "in use", "your value", "from the specs", "unit", "low", "high", "where it comes from"]
+        heads.append("for the formulas")
         for at, head in enumerate(heads):
             sheet.text(13, at, head, form["bold"])
         sheet.sheet.freeze_panes(13, 1)
@@ -430,32 +441,40 @@ class Workbook:
         value = self.base.inputs.get(path, NAN)
         origin = provenance_of(self.base.scenario, path)
         sheet.text(row, 0, path)
-        sheet.formula(row, 1, f"IF(ISBLANK($C{row}),$D{row},$C{row})", value, form["number"])
+        unit, factor = self.human[path]
+        scale = "" if factor == 1.0 else f"{factor:.17G}"
+        over, times = (f"/{scale}", f"*{scale}") if scale else ("", "")
+        look = self._look(path, kind, place)
+        sheet.formula(row, 1, f"IF(ISBLANK($C{row}),$D{row},$C{row})", value / factor, form["number"])
         sheet.sheet.write_blank(row - 1, 2, None, form["given_number"])
-        sheet.formula(row, 3, self._look(path, kind, place), value, form["number"])
-        sheet.text(row, 4, self.units[path], form["unit"])
+        sheet.formula(row, 3, f"{look}{over}", value / factor, form["number"])
+        sheet.text(row, 4, unit, form["unit"])
         for col, end in ((5, "low"), (6, "high")):
             known = getattr(origin, end)
             text = self._look(f"{end} {path}", kind, place)
-            cached = "" if known != known else known
-            sheet.formula(row, col, f'IF({text}="","",{text})', cached, form["number"])
+            cached = "" if known != known else known / factor
+            sheet.formula(row, col, f'IF({text}="","",{text}{over})', cached, form["number"])
         sheet.formula(row, 7, self._look(f"source {path}", kind, place), self._origin(self.base, path))
-        self.book.define_name(cell_name("in", path), f"=Inputs!$B${row}")
+        # What the formulas read is in the inside unit, and exactly that of the specs where nothing was typed.
+        sheet.formula(row, 8, f"IF(ISBLANK($C{row}),{look},$C{row}{times})", value, form["grey_number"])
+        self.book.define_name(cell_name("in", path), f"=Inputs!$I${row}")
         self._validate(sheet, row - 1, 2, path)
 
     def _validate(self, sheet: _Sheet, row: int, col: int, path: str, rows: int = 1) -> None:
         """Let a cell take only what the input can be."""
-        allowed = self.ranges[path]
+        allowed, (unit, factor) = self.ranges[path], self.human[path]
+        least, most = allowed.least / factor, allowed.most / factor
         rule: dict[str, Any] = {"validate": "integer" if allowed.whole else "decimal", "ignore_blank": True}
         if allowed.above or allowed.below:
             # A validation of this kind has no open end, so that its formula says it.
             cell = f"{column(col)}{row + 1}"
-            low = f"{cell}{'>' if allowed.above else '>='}{allowed.least!r}"
-            high = f"{cell}{'<' if allowed.below else '<='}{allowed.most!r}"
+            low = f"{cell}{'>' if allowed.above else '>='}{least:.15G}"
+            high = f"{cell}{'<' if allowed.below else '<='}{most:.15G}"
             rule |= {"validate": "custom", "value": f"=AND({low},{high})"}
         else:
-            rule |= {"criteria": "between", "minimum": allowed.least, "maximum": allowed.most}
-        rule |= {"error_title": "Not possible", "error_message": f"Must be {allowed.words()}."}
+            rule |= {"criteria": "between", "minimum": least, "maximum": most}
+        typed = "" if unit == "1" else f" Type it in {unit}."
+        rule |= {"error_title": "Not possible", "error_message": f"Must be {allowed.words()}.{typed}"}
         sheet.sheet.data_validation(row, col, row + rows - 1, col, rule)
 
     # --- Model ---------------------------------------------------------------------------------------------------
@@ -670,8 +689,10 @@ class Workbook:
                 own = f"Scenarios!${column(3 + at)}${mine}"
                 text = f"IF(ISBLANK({own}),{text},{own})"
         pick = 3 + len(_CHANGES)
+        factor = self.human[path][1]
+        times = "" if factor == 1.0 else f"*{factor:.17G}"
         for at in (pick + 2, pick):
-            text = f"IF($A{row}=Scenarios!${column(at)}${mine},Scenarios!${column(at + 1)}${mine},{text})"
+            text = f"IF($A{row}=Scenarios!${column(at)}${mine},Scenarios!${column(at + 1)}${mine}{times},{text})"
         return text
 
     # --- Results -------------------------------------------------------------------------------------------------
@@ -798,7 +819,11 @@ class Workbook:
         sheet.sheet.set_column(3, 60, 16)
         sheet.sheet.set_row(6, 48)
         sheet.text(1, 0, "Scenarios: the same formulas with other inputs", form["title"])
-        sheet.text(2, 0, "A yellow cell left empty takes what the sheet Inputs has; any two inputs can be changed.")
+        sheet.text(
+            2,
+            0,
+            "A yellow cell left empty takes what the sheet Inputs has; any two inputs can be changed, in its units.",
+        )
         changes = [title for title, _ in _CHANGES]
         heads = ["name", "system", "model", *changes, "changed input", "its value", "changed input", "its value"]
         shown = [name for name in self.results if not name.startswith("memory_")]
@@ -838,7 +863,7 @@ class Workbook:
         picked = [(path, value) for path, value in case.edits.items() if path not in known]
         for at, (path, value) in enumerate(picked):
             words[3 + len(_CHANGES) + 2 * at] = path
-            numbers[4 + len(_CHANGES) + 2 * at] = value
+            numbers[4 + len(_CHANGES) + 2 * at] = value / self.human[path][1]
         for at in range(1, len(heads)):
             if at in words:
                 sheet.text(row, at, words[at], form["given"])

@@ -19,7 +19,7 @@ from perfmodel.specs import catalog
 from perfmodel.specs.files import read_yaml
 from perfmodel.specs.paths import get, quantities, range_at
 from perfmodel.specs.types import Economics, Model, System, Traffic
-from perfmodel.specs.units import parse, show
+from perfmodel.specs.units import parse, show, unit_factor
 
 H100 = ("llama-3.1-8b", "dgx-h100:tp=1")
 LPU = ("llama-3.1-8b", "lpu-v1")
@@ -292,7 +292,9 @@ def test_a_cell_of_a_workbook_takes_what_the_type_takes(tmp_path):
         pair = next(pair for pair in offered().pairs if where in pair.inputs)
         allowed = range_at(pair.scenario, where)
         assert rule is not None, where
-        assert rule.error == f"Must be {allowed.words()}."
+        unit = sheet.cell(row, 5).value
+        assert rule.error == f"Must be {allowed.words()}." + ("" if unit == "1" else f" Type it in {unit}.")
+        assert unit_factor(unit)[0] == allowed.unit
         seen += 1
     assert seen > 50
 

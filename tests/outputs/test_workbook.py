@@ -21,6 +21,7 @@ from perfmodel.prediction import METRICS, evaluate
 from perfmodel.question import Options
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
+from perfmodel.specs.units import unit_factor
 from perfmodel.studies.results import results, unit_of
 
 #: Few columns of scenarios and grid, so that a recalculation takes seconds.
@@ -92,9 +93,10 @@ def _edit(file: Path, into: Path, pair: Any, edits: dict[str, float], rows: dict
     book = openpyxl.load_workbook(file)
     inputs, scenarios = book["Inputs"], book["Scenarios"]
     inputs["B3"], inputs["B4"] = pair.scenario.system.name, pair.scenario.model.name
-    cells = {row[0].value: row[2] for row in inputs.iter_rows(min_row=14)}
+    cells = {row[0].value: (row[2], row[4].value) for row in inputs.iter_rows(min_row=14)}
     for path, value in edits.items():
-        cells[path].value = value
+        cell, unit = cells[path]
+        cell.value = value / unit_factor(unit)[1]
     for row, other in rows.items():
         scenarios.cell(row, 2).value, scenarios.cell(row, 3).value = (
             other.scenario.system.name,

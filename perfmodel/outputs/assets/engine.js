@@ -69,6 +69,13 @@ const engine = (() => {
     return {x, pair, found, reason};
   }
 
+  /** A value with its unit, in that which people use where this loses nothing. */
+  function written(path, value) {
+    const [label, factor] = DATA.human[path], short = Number((value / factor).toPrecision(14));
+    if (label === "1") return String(value);
+    return short * factor === value ? `${short} ${label}` : `${value} ${DATA.units[path]}`;
+  }
+
   /** The command line that gives the same numbers. */
   function command(state) {
     const pair = pairOf(state), x = inputs(state), base = given(state);
@@ -83,7 +90,7 @@ const engine = (() => {
     DATA.paths.forEach((path, at) => {
       if (/^(deployment\.|traffic\.(prompt|output|concurrency)$)/.test(path)) return;
       const asked = path.startsWith("traffic.") ? plain[at] : base[at];
-      if (!Object.is(x[at], asked)) words.push("--set", `${path}=${x[at]}${DATA.units[path] === "1" ? "" : ` ${DATA.units[path]}`}`);
+      if (!Object.is(x[at], asked)) words.push("--set", `${path}=${written(path, x[at])}`);
     });
     return words.map((word) => (/^[\w.,:=+@%\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
   }

@@ -114,13 +114,18 @@ function infoOf(path) {
   return found ?? {said: "", span: null};
 }
 
+/** A value as it is typed: in the unit beside the field, without the last digits of the conversion. */
+function typed(path, value) {
+  return String(Number((value / DATA.human[path][1]).toPrecision(14)));
+}
+
 function field(path) {
   const name = TITLES[path] ?? path, id = `in-${engine.place.get(path)}`;
   const first = engine.given(state)[engine.place.get(path)];
   const number = element("input", {type: "number", id, step: "any", inputmode: "decimal"});
   const slider = element("input", {type: "range", min: 0, max: 1000, step: 1, "aria-label": `${name}, slider`});
   const reset = element("button", {type: "button", class: "small", "aria-label": `Reset ${name}`}, "reset");
-  const unit = DATA.units[path] === "1" ? "" : DATA.units[path];
+  const [label, factor] = DATA.human[path], unit = label === "1" ? "" : label;
   const said = element("span", {class: "said", id: `${id}-said`});
   const row = element("div", {class: "field"},
     element("label", {for: id}, name, unit ? element("span", {class: "unit"}, ` ${unit}`) : ""), number, slider, reset, said);
@@ -131,7 +136,7 @@ function field(path) {
   };
   number.addEventListener("input", () => {
     if (number.value.trim() === "") return;
-    set(Number(number.value));
+    set(Number(number.value) * factor);
   });
   slider.addEventListener("input", () => set(fromSlider(path, Number(slider.value), first)));
   reset.addEventListener("click", () => set(null));
@@ -180,11 +185,11 @@ function filter() {
 function refresh(x) {
   for (const [path, one] of fields) {
     const value = x[engine.place.get(path)], changed = Object.hasOwn(state.set, path);
-    if (document.activeElement !== one.number) one.number.value = Number.isNaN(value) ? "" : String(value);
+    if (document.activeElement !== one.number) one.number.value = Number.isNaN(value) ? "" : typed(path, value);
     const first = Number.isNaN(one.first) ? value : one.first;
     one.slider.disabled = Number.isNaN(first);
     if (!Number.isNaN(first) && document.activeElement !== one.slider) one.slider.value = String(Math.max(0, Math.min(1000, toSlider(path, value, first))));
-    one.slider.setAttribute("aria-valuetext", show(value, DATA.units[path]));
+    one.slider.setAttribute("aria-valuetext", `${typed(path, value)} ${DATA.human[path][0]}`);
     one.reset.hidden = !changed;
     const why = changed ? engine.wrong(path, value) : "";
     one.number.toggleAttribute("aria-invalid", why !== "");
