@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.machines.kernels import KernelsEfficiency
 from perfmodel.specs.paths import put
-from perfmodel.specs.types import KernelsEfficiency, Scenario
+from perfmodel.specs.types import Scenario
 
 #: TTFT, TPOT and throughput; memory comes with every evaluation.
 WANTED = ("ttft_s", "tpot_s", "output_tokens_per_s")

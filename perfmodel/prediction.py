@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import collectives, memory, power, serving
-from perfmodel.machines.kernels import SEEN_SEQUENCES
-from perfmodel.machines.operators import ACTIVATION_BYTES, CAUSES
+from perfmodel.equations import memory, power, serving
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.operators import CAUSES
+from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
+from perfmodel.serving.fit import usable
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
 from perfmodel.specs.paths import get, provenance_of, put, put_all, quantities
-from perfmodel.specs.types import KernelsEfficiency, MeanPower, Model, Provenance, Scenario, SramEfficiency
+from perfmodel.specs.types import Model, Provenance, Scenario
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, scope
 
@@ -299,7 +301,9 @@ def run(scenario: Scenario) -> Prediction:
     Prediction
     """
     steady = steady_state(scenario)
-    answer = _answer(scenario, steady, ALL)
+    answer = plain = _answer(scenario, steady, ALL)
+    if scenario.speculation is not None and answer.fits:
+        plain = evaluate(replace(scenario, speculation=None), ("tpot_s", "breakdown"))
     reason = ""
     limits: dict[str, str] = {}
     effects: list[_Effect] = []
@@ -323,7 +327,6 @@ def run(scenario: Scenario) -> Prediction:
         band |= _money_band(answer, band, money)
         offered = float(scenario.traffic.concurrency)
         if scenario.speculation is not None:
-            plain = evaluate(replace(scenario, speculation=None), ("tpot_s",))
             speedup = float(plain.metrics["tpot_s"]) / float(answer.metrics["tpot_s"])
             answer = replace(answer, speculation={**answer.speculation, "speedup": speedup})
         limits["concurrency"] = "memory" if float(answer.max_concurrency) < offered else "requested"
@@ -335,7 +338,7 @@ def run(scenario: Scenario) -> Prediction:
         band=band,
         warnings=(
             *scenario.warnings,
-            *_warnings(scenario, answer),
+            *_warnings(scenario, answer, plain),
             *_estimates(effects),
             *_money_warnings(scenario, answer, money),
         ),
@@ -351,6 +354,9 @@ def _misfit(scenario: Scenario, answer: Prediction) -> str:
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
     if float(held["kv_room"]) < 0:
         budget = float(held["capacity"]) - float(held["reserved"])
+        machine = machine_of(scenario.system)
+        if machine.weights_tier != machine.cache_tier:
+            budget = float(usable(machine.weights_memory(scenario.system)))
         return (
             f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gigabytes(held['weights'])} of weights "
             f"a chip, {_gigabytes(budget)} usable; more chips or a smaller precision would do"
@@ -361,14 +367,15 @@ def _misfit(scenario: Scenario, answer: Prediction) -> str:
     )
 
 
-def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
+def _warnings(scenario: Scenario, answer: Prediction, plain: Prediction) -> list[str]:
     found = []
     system, plan = scenario.system, scenario.deployment
     if float(scenario.traffic.prompt + scenario.traffic.output) > float(scenario.model.max_context):
         found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
     if not answer.fits:
         return found
-    if system.kind == "kernels" and (outside := _outside(scenario)):
+    machine = machine_of(system)
+    if outside := machine.outside(scenario):
         found.append(f"outside the calibrated range, so the band is wider: {', '.join(outside)}")
     if float(scenario.traffic.prefix_hits) > 0:
         found.append("prefix hits count under a load only: without --rate every prompt is prefilled whole")
@@ -377,27 +384,13 @@ def _warnings(scenario: Scenario, answer: Prediction) -> list[str]:
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "
             "full length: the others wait, and that wait is in TTFT"
         )
-    if system.kind == "kernels" and float(plan.tp) > float(system.chips_per_node):
-        found.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")
-    efficiency = system.efficiency
-    if isinstance(efficiency, SramEfficiency):
-        if float(plan.tp) > 64:
-            found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
-        if float(efficiency.layer_overhead) > 0:
-            share = float(answer.breakdown["decode"]["overhead"]) / float(answer.metrics["tpot_s"])
-            found.append(
-                f"{share:.0%} of TPOT is a stage overhead drawn from public speeds, which the bare machine does not "
-                "explain; --set system.efficiency.layer_overhead=0 leaves it out"
-            )
-    if system.kind == "dataflow":
-        alone = replace(scenario, speculation=None)
-        found.append(_hidden_links(alone, answer if scenario.speculation is None else evaluate(alone)))
+    found += machine.warnings(scenario, answer.breakdown["decode"], plain.breakdown["decode"])
     if scenario.speculation is not None:
         found += _draft_warnings(scenario, answer)
     waste = [
         f"{name} {lost:.0%}"
         for name, dimension in _sharded(scenario.model)
-        if system.kind != "kernels"
+        if not machine.shards_by_head
         and (lost := float(memory.tile_waste(dimension=dimension, shards=plan.tp, tile=system.tile))) > 0.05
     ]
     if waste:
@@ -413,9 +406,7 @@ def _draft_warnings(scenario: Scenario, answer: Prediction) -> list[str]:
     found = ["how many drafted tokens are accepted is taken as given: the band does not hold what it leaves open"]
     if float(answer.speculation.get("speedup", 1.0)) < 1:
         found.append("slower than without a draft")
-    if scenario.system.kind == "sram_pipeline":
-        found.append("draft and target take turns: micro-batches in the draft's stages leave those of the target idle")
-    return found
+    return found + machine_of(scenario.system).draft_warnings()
 
 
 def _sharded(model: Model) -> list[tuple[str, Any]]:
@@ -537,18 +528,10 @@ def _money_warnings(scenario: Scenario, answer: Prediction, effects: list[_Effec
         return []
     system = scenario.system
     found = []
-    if isinstance(system.power_shape, MeanPower):
-        found.append(
-            "power is a mean share of the system's nameplate, whatever the load: nobody has published its shape"
-        )
-    elif system.chip != "b200":
-        found.append(f"power follows the work as kernels of B200 do, scaled by the TDP: uncalibrated for {system.chip}")
-    needed = {
-        "system.power.chip_tdp": system.power.chip_tdp,
-        "system.power.system_per_chip": system.power.system_per_chip,
-    }
-    if isinstance(system.power_shape, MeanPower):
-        needed.pop("system.power.chip_tdp")
+    shape = shape_of(system)
+    if caution := shape.cautions(system)[1]:
+        found.append(caution)
+    needed = {path: get(scenario, path) for path in shape.needs}
     price = system.price
     rented = scenario.economics is not None and scenario.economics.ownership == "rented"
     needed |= {"system.price.rent_per_chip": price.rent_per_chip} if rented else {"system.price.system": price.system}
@@ -580,24 +563,9 @@ def _estimates(effects: list[_Effect]) -> list[str]:
     return lines
 
 
-#: What a machine's closed form misses where no measurement of it tells: logarithm of a factor that holds 80 %.
-_UNMEASURED_SPREAD = 0.15
 #: Logarithm of a factor that holds 80 % of the measured speed-ups of speculation, each at its measured accepted length
 #: (34 of data/measured/speculative.csv, median 14 % too high).
 _SPECULATION_SPREAD = 0.29
-#: Beyond these the calibration saw nothing, and bands widen by half.
-_SEEN = {"clients": SEEN_SEQUENCES, "prompt": 16384.0, "tp": 8.0}
-
-
-def _outside(scenario: Scenario) -> list[str]:
-    """Return what of a question on GPUs lies outside the calibrated range."""
-    asked = {
-        "clients": float(scenario.traffic.concurrency) / float(scenario.deployment.dp),
-        "prompt": float(scenario.traffic.prompt),
-        "tp": float(scenario.deployment.tp),
-    }
-    names = {"clients": "requests at once in a replica", "prompt": "prompt tokens", "tp": "tensor ranks"}
-    return [f"{asked[key]:,g} {names[key]} (up to {limit:,g})" for key, limit in _SEEN.items() if asked[key] > limit]
 
 
 def time_spreads(scenario: Scenario) -> tuple[float, float]:
@@ -611,11 +579,7 @@ def time_spreads(scenario: Scenario) -> tuple[float, float]:
     -------
     tuple of float
     """
-    efficiency = scenario.system.efficiency
-    ttft = tpot = _UNMEASURED_SPREAD
-    if isinstance(efficiency, KernelsEfficiency):
-        wider = 1.5 if _outside(scenario) else 1.0
-        ttft, tpot = float(efficiency.ttft_spread) * wider, float(efficiency.tpot_spread) * wider
+    ttft, tpot = machine_of(scenario.system).spreads(scenario)
     if scenario.speculation is not None:
         tpot = math.hypot(tpot, _SPECULATION_SPREAD)
     return ttft, tpot
@@ -637,7 +601,7 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
     dict of str to dict
         ``low`` and ``high`` of each metric, in its own unit.
     """
-    if isinstance(scenario.system.efficiency, KernelsEfficiency):
+    if machine_of(scenario.system).spread_holds_efficiencies:
         # The residuals already hold what the efficiencies leave open.
         effects = [effect for effect in effects if not effect.path.startswith("system.efficiency")]
     ttft, tpot = time_spreads(scenario)
@@ -663,17 +627,3 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
         rate, (low, high) = float(answer.metrics[key]), factors[time]
         found[key] = {"low": rate / high, "high": rate / low}
     return found
-
-
-def _hidden_links(scenario: Scenario, answer: Prediction) -> str:
-    model = scenario.model
-    layers = sum(float(run.count) for run in model.layers)
-    decode = answer.breakdown["decode"]
-    busy = float(decode["compute"]) + float(decode["memory"])
-    least = collectives.least_hiding_bandwidth(
-        message=2 * model.hidden * ACTIVATION_BYTES, ranks=scenario.deployment.tp, time=busy / layers
-    )
-    return (
-        "the link rate between sockets is not published: all-reduces are taken as hidden, "
-        f"which holds from {float(least) / 1e9:.3g} GB/s a socket for one sequence"
-    )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import UserError
-from perfmodel.machines import sram_pipeline
+from perfmodel.machines.base import Machine, machine_of
+from perfmodel.machines.speculation import draft_scenario
 from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
-from perfmodel.serving.speculation import draft_scenario
 from perfmodel.specs import catalog
 from perfmodel.specs.files import hints
 from perfmodel.specs.naming import written_precision
@@ -22,7 +22,6 @@ from perfmodel.specs.types import (
     PRECISIONS,
     Deployment,
     Efficiency,
-    Layers,
     Model,
     Plan,
     Provenance,
@@ -171,18 +170,6 @@ def check_options(options: Options) -> None:
 #: What drafts without a model of its own: a head of one layer of the target, or look-up in the text so far.
 HEADS = ("eagle", "mtp")
 LOOK_UP = "ngram"
-#: Time a step to accept, reject and start over, by machine kind.
-_HOST_TIMES = {
-    "kernels": Provenance(
-        "vLLM 0.10 on H100, Llama-3.1-8B with EAGLE: 1.2 ms a step (SpecDecode-Bench simulator profile)",
-        "estimate",
-        low=0.0,
-        high=2.4e-3,
-    ),
-    "dataflow": Provenance("two calls of the host, inside the verification", "derived"),
-    "sram_pipeline": Provenance("not measured", "estimate", low=0.0, high=1e-3),
-}
-_HOST_TIME = {"kernels": 1.2e-3, "dataflow": 0.0, "sram_pipeline": 0.0}
 
 
 def speculation_of(
@@ -226,7 +213,7 @@ def speculation_of(
         raise UserError(
             f"--ar {options.ar:g}: AR counts the target's own token, so it is at least 1 / (k + 1) = {1 / (k + 1):.3g}"
         )
-    assumed, warnings = [], []
+    assumed, warnings, machine = [], [], machine_of(system)
     if accept and k > len(accept):
         assumed.append(f"acceptance beyond position {len(accept)} is that of the last")
     word = options.draft.casefold()
@@ -252,7 +239,7 @@ def speculation_of(
     provenance = {f"model.{path}": origin for path, origin in (model.provenance if model else {}).items()}
     provenance |= dict.fromkeys(("k", *given, *(f"accept.{at}" for at in range(1, len(accept) + 1))), said)
     provenance |= {
-        "host_time": _HOST_TIMES[system.kind],
+        "host_time": machine.draft_host_source,
         "max_tp": Provenance("the draft's heads", "derived"),
     }
     return (
@@ -260,10 +247,10 @@ def speculation_of(
             name=model.name if model else LOOK_UP,
             model=model,
             precision=precision,
-            max_tp=_most_ranks(model) if model else 1.0,
+            max_tp=_most_ranks(machine, model) if model else 1.0,
             shares_ends=shares_ends,
             k=float(k),
-            host_time=_HOST_TIME[system.kind],
+            host_time=machine.draft_host_time,
             alpha=options.alpha,
             ar=options.ar,
             accept={str(at): chance for at, chance in enumerate(accept, 1)},
@@ -295,10 +282,10 @@ def _check_draft(scenario: Scenario) -> list[str]:
     if asked is not None and asked.ar is not None and asked.ar < 1 / (asked.k + 1) - 1e-9:
         raise UserError(f"--set speculation.ar={asked.ar:g}: it is at least 1 / (k + 1) = {1 / (asked.k + 1):.3g}")
     draft = draft_scenario(scenario)
-    if draft is None or scenario.system.kind != "kernels":
+    if draft is None:
         return []
     tp, most = float(draft.deployment.tp), float(scenario.deployment.tp)
-    if not _splits(draft.model, tp):
+    if not machine_of(scenario.system).splits(draft.model, tp):
         raise UserError(f"--draft {draft.model.name}: its heads cannot be split over {tp:g} ranks; use another --tp")
     return [f"the draft on {tp:g} of {most:g} ranks, as many as divide its heads"] if tp < most else []
 
@@ -312,24 +299,12 @@ def _positions(written: str | Sequence[float]) -> tuple[float, ...]:
     return found
 
 
-def _most_ranks(model: Model) -> float:
-    """Return the largest power of two of tensor ranks into which GPUs can split a model."""
+def _most_ranks(machine: Machine, model: Model) -> float:
+    """Return the largest power of two of tensor ranks into which a machine can split a model."""
     most = 1.0
-    while most < 1024 and _splits(model, 2 * most):
+    while most < 1024 and machine.splits(model, 2 * most):
         most *= 2
     return most
-
-
-def _splits(model: Model, tp: float) -> bool:
-    """Whether tensor ranks divide the heads of every layer of a model."""
-    each = [_heads(run) for run in model.layers if run.attention or run.mla]
-    return not any(heads % tp or (kv_heads % tp and tp % kv_heads) for heads, kv_heads in each)
-
-
-def _heads(run: Layers) -> tuple[float, float]:
-    """Return the heads and the KV heads of a layer; latents have no heads to split: every rank holds them."""
-    part = run.attention or run.mla
-    return float(part.heads) if part else 1.0, float(run.attention.kv_heads) if run.attention else 1.0
 
 
 def kv_rule(system: System, engine: str, precision: str) -> str:
@@ -361,33 +336,12 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
     system : System
     plan : Deployment
     """
-    node = float(system.chips_per_node)
-    tp, pp = float(plan.tp), float(plan.pp)
-    if system.kind == "kernels":
-        for run in model.layers:
-            if run.attention is None and run.mla is None:
-                continue
-            heads, kv_heads = _heads(run)
-            if heads % tp or (kv_heads % tp and tp % kv_heads):
-                raise UserError(
-                    f"--tp {tp:g} does not divide the {heads:g} heads ({kv_heads:g} KV heads) of {model.name}; "
-                    f"use one of {_words(t for t in _divisors(heads) if not (kv_heads % t and t % kv_heads))}"
-                )
-        if node % tp and tp % node:
-            raise UserError(
-                f"--tp {tp:g} neither divides nor is a multiple of the {node:g} chips of a {system.name} node"
-            )
-    else:
-        allowed = sorted({float(known.tp) for known in system.plans})
-        if tp not in allowed:
-            raise UserError(f"--tp {tp:g}: {system.name} is laid out for TP {_words(allowed)}")
+    machine, pp = machine_of(system), float(plan.pp)
+    machine.check_degree(model, system, plan)
     layers = sum(float(run.count) for run in model.layers)
-    ends = 0.0
-    if system.kind == "sram_pipeline":
-        probe = Scenario(system, model, plan, _ANY_TRAFFIC)
-        ends = float(sram_pipeline.end_stages(probe))
-        if pp <= ends:
-            raise UserError(f"--pp {pp:g}: embedding and head of {model.name} take {ends:g} stages, so use more")
+    ends = float(machine.end_stages(Scenario(system, model, plan, _ANY_TRAFFIC)))
+    if ends and pp <= ends:
+        raise UserError(f"--pp {pp:g}: embedding and head of {model.name} take {ends:g} stages, so use more")
     if pp > layers + ends:
         raise UserError(f"--pp {pp:g} is more than the {layers + ends:g} stages that {model.name} can be cut into")
     _check_experts(model, system, plan)
@@ -404,20 +358,12 @@ def _check_experts(model: Model, system: System, plan: Deployment) -> None:
     experts = [float(run.moe.experts) for run in model.layers if run.moe is not None]
     if not experts:
         raise UserError(f"--ep {ep:g}: {model.name} is dense and has no experts to spread; leave --ep out")
-    if system.kind != "kernels":
+    if not machine_of(system).spreads_experts:
         raise UserError(f"--ep {ep:g}: {system.name} shards experts by tile; leave --ep out")
     if ranks % ep:
         raise UserError(f"--ep {ep:g} must divide TP x DP = {ranks:g}")
     if any(count % ep for count in experts):
         raise UserError(f"--ep {ep:g} does not divide the {experts[0]:g} experts of {model.name}")
-
-
-def _divisors(whole: float) -> list[float]:
-    return [float(tp) for tp in range(1, int(whole) + 1) if whole % tp == 0]
-
-
-def _words(values: Iterable[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
 
 
 def _laid_out(scenario: Scenario, plan: Plan) -> Deployment:
@@ -426,7 +372,7 @@ def _laid_out(scenario: Scenario, plan: Plan) -> Deployment:
     base = replace(scenario.deployment, plan=plan.name, tp=float(plan.tp))
     if plan.pp not in ("fewest", "layers"):
         return replace(base, pp=float(plan.pp))
-    ends = float(sram_pipeline.end_stages(replace(scenario, deployment=base)))
+    ends = float(machine_of(scenario.system).end_stages(replace(scenario, deployment=base)))
     most = replace(base, pp=layers + ends)
     if plan.pp == "layers":
         return most
@@ -558,8 +504,9 @@ def ask(
     -------
     Scenario
     """
-    if (engine == "native" and system.kind == "kernels") or (engine != "native" and system.kind != "kernels"):
-        fitting = "native" if system.kind != "kernels" else "vllm, trtllm or sglang"
+    engines = machine_of(system).engines
+    if engine not in engines:
+        fitting = " or ".join(filter(None, (", ".join(engines[:-1]), engines[-1])))
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
     warnings = [*warnings, *catalog.model_notes(architecture)]
     assumed = []
@@ -667,7 +614,7 @@ def _deployment(scenario: Scenario, options: Options) -> tuple[Deployment, str]:
     tp = float(options.tp if options.tp is not None else default.tp)
     if options.pp is not None:
         return replace(scenario.deployment, plan="given", tp=tp, pp=float(options.pp)), ""
-    if system.kind != "sram_pipeline":
+    if not machine_of(system).finds_stages:
         return replace(scenario.deployment, plan="given", tp=tp, pp=1.0), "PP 1"
     allowed = {float(plan.tp) for plan in system.plans}
     if tp not in allowed:

@@ -41,7 +41,7 @@ def main() -> None:
         "drawn_per_second": (BLOCK, lambda: evaluate(drawn, WANTED)),
         "grid_per_second": (POINTS, lambda: evaluate_grid(fp8, axes(), WANTED)),
         "grid_all_per_second": (POINTS, lambda: evaluate_grid(fp8, axes(), ALL)),
-        "step_per_second": (BLOCK, lambda: kernels.decode(drawn, batch, context).time),
+        "step_per_second": (BLOCK, lambda: kernels.MACHINE.decode(drawn, batch, context).time),
         "hand_per_second": (BLOCK, lambda: hand_written(fp8, batch, context, tp, bandwidth)),
     }
     found: dict[str, float] = {"ttft_s": answer.ttft_s, "tpot_s": answer.tpot_s}

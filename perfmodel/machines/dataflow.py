@@ -8,10 +8,14 @@ the samples of a batch follow each other into the next decoder; ScheduleOffloadi
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from perfmodel.equations import pipeline, roofline
+from perfmodel.equations import collectives, pipeline, roofline
+from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.operators import (
+    ACTIVATION_BYTES,
     Load,
     Operator,
     Overlap,
@@ -22,14 +26,70 @@ from perfmodel.machines.operators import (
     head_operator,
     layer_operators,
 )
-from perfmodel.specs.types import DataflowEfficiency, Scenario
+from perfmodel.machines.power import MeanPower
+from perfmodel.specs.types import (
+    AtLeastOne,
+    Bytes,
+    Efficiency,
+    PositiveShare,
+    Provenance,
+    Scenario,
+    Seconds,
+    Share,
+    System,
+)
 from perfmodel.trace import scope
+
+#: Calls of the host in a verification.  Left free, Table 4's row for 70B-1B gives 1.99 of them.
+HOST_CALLS = 2.0
+
+
+@dataclass(frozen=True)
+class DataflowEfficiency(Efficiency):
+    """How a dataflow machine runs a fused decoder.
+
+    ``warm_up`` is the time of one sample through a decoder, ``sample_time`` what each further one adds where batches
+    are not streamed.  A layer of experts keeps ``expert_boundary`` of its kernel boundary in a loop.  ``step_time``
+    is what a step takes outside the decoders and the head, ``host_time`` a call of the host.
+    """
+
+    memory: PositiveShare
+    cache_memory: PositiveShare
+    compute: PositiveShare
+    warm_up: Seconds
+    sample_time: Seconds
+    kernel_boundary: Seconds
+    expert_boundary: Share
+    step_time: Seconds
+    host_time: Seconds
+    memory_utilisation: PositiveShare
+    reserved_memory: Bytes
+    kernel_looping: bool = True
+    batch_streaming: bool = True
+    schedule_offloading: bool = True
+    offloaded_tokens: AtLeastOne = 20.0
+
+
+def efficiency_of(system: System) -> DataflowEfficiency:
+    """Return what is reached on a system of this kind.
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    DataflowEfficiency
+    """
+    found = system.efficiency
+    assert isinstance(found, DataflowEfficiency), system.name
+    return found
 
 
 def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[list[Overlap], Load]:
     """Return arithmetic and traffic of operators that run as one, so many times over, and their work."""
     system, tp = scenario.system, scenario.deployment.tp
-    efficiency = cast(DataflowEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     hbm = system.memory.hbm
     assert hbm is not None
     compute: Any = 0.0
@@ -72,7 +132,7 @@ def step(scenario: Scenario, work: Work) -> Step:
     Step
     """
     model = scenario.model
-    efficiency = cast(DataflowEfficiency, scenario.system.efficiency)
+    efficiency = efficiency_of(scenario.system)
     sequences = work[0].sequences
     latency = efficiency.warm_up
     if not efficiency.batch_streaming:
@@ -112,47 +172,126 @@ def step(scenario: Scenario, work: Work) -> Step:
     )
 
 
-def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each.
+def verifying(efficiency: DataflowEfficiency) -> DataflowEfficiency:
+    """Return how a pass verifies: the host starts every one, and is called again to accept and reject.
 
     Parameters
     ----------
-    scenario : Scenario
-    running : Number
-        Sequences that the replica runs [1].
-    context : Number
-        Mean tokens in the cache of a sequence [1].
-    tokens : Number
-        New tokens of each sequence [1].
+    efficiency : DataflowEfficiency
 
     Returns
     -------
-    Step
+    DataflowEfficiency
     """
-    with scope("decode"):
-        return step(scenario, (Pass(running, tokens, context, decoding=True),))
+    return replace(efficiency, host_time=HOST_CALLS * efficiency.host_time, schedule_offloading=False)
 
 
-def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
-    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
+class Dataflow(Alternating):
+    """Machines whose whole decoder is one fused pipeline."""
 
-    Parameters
-    ----------
-    scenario : Scenario
-    running : Number
-        Sequences that the replica runs [1].
-    context : Number
-        Mean tokens in the cache of a sequence that decodes [1].
-    prompt : Number
-        Tokens of each prompt [1].
-    group : Number
-        Prompts that are taken in at once [1].
+    name = "dataflow"
+    efficiency = DataflowEfficiency
+    power_shape = MeanPower
+    draft_host_source = Provenance("two calls of the host, inside the verification", "derived")
 
-    Returns
-    -------
-    tuple of Step and Number
-        The step, and the time that one prompt takes from decoding [s].
-    """
-    with scope("prefill"):
-        together = step(scenario, (Pass(group, prompt, 0.0),))
-    return together, together.time / group
+    def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
+        """Return a decode step of all sequences of a replica.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, tokens : Number
+
+        Returns
+        -------
+        Step
+        """
+        with scope("decode"):
+            return step(scenario, (Pass(running, tokens, context, decoding=True),))
+
+    def prefill(
+        self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
+    ) -> tuple[Step, Any]:
+        """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, prompt, group, before : Number
+
+        Returns
+        -------
+        tuple of Step and Number
+        """
+        with scope("prefill"):
+            together = step(scenario, (Pass(group, prompt, before),))
+        return together, together.time / group
+
+    def reserve(self, system: System) -> tuple[Any, Any]:
+        """Return the share of the memory that may be taken, and what is reserved of it [B].
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        tuple of Number
+        """
+        found = efficiency_of(system)
+        return found.memory_utilisation, found.reserved_memory
+
+    def drafting(self, target: Scenario, draft: Scenario) -> Scenario:
+        """Return a draft whose host is needed after every k tokens, when the target has its turn.
+
+        Parameters
+        ----------
+        target, draft : Scenario
+
+        Returns
+        -------
+        Scenario
+        """
+        assert target.speculation is not None
+        efficiency = replace(efficiency_of(draft.system), offloaded_tokens=target.speculation.k)
+        return replace(draft, system=replace(draft.system, efficiency=efficiency))
+
+    def verifying(self, system: System) -> System:
+        """Return a system as it verifies drafted tokens.
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        System
+        """
+        return replace(system, efficiency=verifying(efficiency_of(system)))
+
+    def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+        """Return from which rate of the links on the collectives are hidden.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        token, plain : mapping of str to Number
+
+        Returns
+        -------
+        list of str
+        """
+        model = scenario.model
+        layers = sum(float(run.count) for run in model.layers)
+        least = collectives.least_hiding_bandwidth(
+            message=2 * model.hidden * ACTIVATION_BYTES,
+            ranks=scenario.deployment.tp,
+            time=(float(plain["compute"]) + float(plain["memory"])) / layers,
+        )
+        return [
+            "the link rate between sockets is not published: all-reduces are taken as hidden, "
+            f"which holds from {float(least) / 1e9:.3g} GB/s a socket for one sequence"
+        ]
+
+
+MACHINE = Dataflow()

@@ -6,10 +6,14 @@ every layer and every step cost a time that neither tensor parallelism nor bandw
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from perfmodel.equations import collectives, pipeline, roofline, transformer
+from perfmodel.errors import UserError
+from perfmodel.machines.alternating import Alternating
+from perfmodel.machines.base import FrontEnd, listed, stage_link
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
     Load,
@@ -25,9 +29,113 @@ from perfmodel.machines.operators import (
     summed_message,
     total,
 )
+from perfmodel.machines.power import CausePower
 from perfmodel.numerics import maximum, minimum
-from perfmodel.specs.types import AllReduce, KernelsEfficiency, Link, Scenario, System
-from perfmodel.trace import scope, value_of
+from perfmodel.specs.types import (
+    AtLeastOne,
+    Bandwidth,
+    Bytes,
+    Deployment,
+    Efficiency,
+    Layers,
+    Model,
+    PositiveShare,
+    Provenance,
+    Ratio,
+    Scenario,
+    Seconds,
+    System,
+)
+from perfmodel.trace import scope
+
+#: Nodes and pipeline stages up to which layouts are tried.
+_NODES = 4
+_STAGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on."""
+
+    small_latency: Seconds
+    small_growth: Ratio
+    small_bandwidth: Bandwidth
+    large_latency: Seconds
+    large_growth: Ratio
+    large_bandwidth: Bandwidth
+    threshold: Bytes
+
+
+@dataclass(frozen=True)
+class KernelsEfficiency(Efficiency):
+    """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves.
+
+    Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``.
+    """
+
+    gemm_memory: Mapping[str, PositiveShare]
+    gemm_compute: Mapping[str, PositiveShare]
+    attention_memory: Mapping[str, PositiveShare]
+    attention_growth: Mapping[str, Seconds]
+    attention_compute: PositiveShare
+    expert_memory: PositiveShare
+    expert_compute: PositiveShare
+    dequantised_expert_compute: PositiveShare
+    expert_evenness: PositiveShare
+    expert_tile: AtLeastOne
+    layer_time: Seconds
+    expert_time: Seconds
+    quantise_time: Seconds
+    step_time: Seconds
+    sequence_time: Seconds
+    sequence_traffic: Bytes
+    request_time: Seconds
+    stream_time: Seconds
+    prefill_group: AtLeastOne
+    tpot_spread: Ratio
+    ttft_spread: Ratio
+    stage_latency: Seconds
+    expert_imbalance: AtLeastOne
+    call_latency: Seconds
+    link_efficiency: Mapping[str, PositiveShare]
+    eager_launch: Seconds
+    all_reduce: AllReduce | None = None
+    cuda_graphs: bool = True
+
+    def even_experts(self, experts: Any) -> Any:
+        """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.
+
+        Parameters
+        ----------
+        experts : Number
+            Of a layer [1].
+
+        Returns
+        -------
+        Number
+            Experts [1].
+        """
+        return self.expert_evenness * experts
+
+    def expert_rows(self) -> Any:
+        """Return the rows of a tile of grouped matrix products."""
+        return self.expert_tile
+
+
+def efficiency_of(system: System) -> KernelsEfficiency:
+    """Return what the engine reaches on a system of this kind.
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    KernelsEfficiency
+    """
+    found = system.efficiency
+    assert isinstance(found, KernelsEfficiency), system.name
+    return found
 
 
 def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
@@ -62,22 +170,6 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
     return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
 
 
-def stage_link(system: System) -> Link:
-    """Return the link between pipeline stages: the network, or the scale-up links where no network is published.
-
-    Parameters
-    ----------
-    system : System
-
-    Returns
-    -------
-    Link
-    """
-    bandwidth = value_of(system.network.bandwidth_per_direction)
-    unpublished = isinstance(bandwidth, float) and math.isnan(bandwidth)
-    return system.link if unpublished else system.network
-
-
 def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
     """Return arithmetic and traffic of one kernel, so many times over, and its work in the whole model.
 
@@ -94,7 +186,7 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
     tuple of Overlap and Load
     """
     system, plan = scenario.system, scenario.deployment
-    efficiency = cast(KernelsEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     hbm = system.memory.hbm
     assert hbm is not None
     if operator.kind == "attention":
@@ -160,7 +252,7 @@ def ramp_time(scenario: Scenario, operator: Operator) -> Any:
     Number
         Time [s].
     """
-    efficiency = cast(KernelsEfficiency, scenario.system.efficiency)
+    efficiency = efficiency_of(scenario.system)
     return roofline.attention_ramp(
         growth=efficiency.attention_growth[cache_kind(operator.precision)],
         moved=operator.cache / operator.cache_shards,
@@ -197,7 +289,7 @@ def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
 
 def _launched(scenario: Scenario, time: Any) -> Any:
     """Return a collective's time with or without a CUDA graph."""
-    efficiency = cast(KernelsEfficiency, scenario.system.efficiency)
+    efficiency = efficiency_of(scenario.system)
     if efficiency.cuda_graphs:
         return time
     return collectives.eager_collective(collective=time, launch=efficiency.eager_launch)
@@ -218,7 +310,7 @@ def expert_exchange(scenario: Scenario, message: Any) -> Any:
         Time [s].
     """
     system, plan = scenario.system, scenario.deployment
-    efficiency = cast(KernelsEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     return collectives.all_to_all(
         message=message,
         ranks=plan.ep,
@@ -243,7 +335,7 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     Number
         Time [s].
     """
-    efficiency, link = cast(KernelsEfficiency, system.efficiency), system.link
+    efficiency, link = efficiency_of(system), system.link
     bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
     latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
     if link.topology == "mesh":
@@ -278,7 +370,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
         Time [s].
     """
     system, plan = scenario.system, scenario.deployment
-    efficiency = cast(KernelsEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     # A torus has no node boundary: its links go on.
     reach = plan.tp if system.link.topology.startswith("torus") else system.chips_per_node
     inside = minimum(plan.tp, reach)
@@ -314,7 +406,7 @@ def fixed_time(scenario: Scenario, sequences: Any) -> Any:
         Time [s].
     """
     system, plan = scenario.system, scenario.deployment
-    efficiency = cast(KernelsEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     hbm = system.memory.hbm
     assert hbm is not None
     with scope("sequences"):
@@ -347,7 +439,7 @@ def step(scenario: Scenario, work: Work) -> Step:
     Step
     """
     system, model, plan = scenario.system, scenario.model, scenario.deployment
-    efficiency = cast(KernelsEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     layers = layer_count(model)
     balance = pipeline.layers_per_stage(layers=layers, stages=plan.pp) * plan.pp / layers
     sequences = total(part.sequences for part in work)
@@ -393,48 +485,257 @@ def step(scenario: Scenario, work: Work) -> Step:
     )
 
 
-def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-    """Return a decode step of a replica that runs ``running`` sequences, with so many new tokens each.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    running : Number
-        Sequences that the replica runs [1].
-    context : Number
-        Mean tokens in the cache of a sequence [1].
-    tokens : Number
-        New tokens of each sequence [1].
-
-    Returns
-    -------
-    Step
-    """
-    batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
-    with scope("decode"):
-        return step(scenario, (Pass(batch, tokens, context, decoding=True),))
+def _heads(run: Layers) -> tuple[float, float]:
+    """Return the heads and the KV heads of a layer; latents have no heads to split: every rank holds them."""
+    part = run.attention or run.mla
+    return float(part.heads) if part else 1.0, float(run.attention.kv_heads) if run.attention else 1.0
 
 
-def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
-    """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
+class Kernels(Alternating):
+    """GPUs and other machines that run a step kernel by kernel."""
 
-    Parameters
-    ----------
-    scenario : Scenario
-    running : Number
-        Sequences that the replica runs [1].
-    context : Number
-        Mean tokens in the cache of a sequence that decodes [1].
-    prompt : Number
-        Tokens of each prompt [1].
-    group : Number
-        Prompts that are taken in at once [1].
+    name = "kernels"
+    efficiency = KernelsEfficiency
+    power_shape = CausePower
+    engines = ("vllm", "trtllm", "sglang")
+    shards_by_head = True
+    stores_activations = True
+    free_degrees = True
+    spreads_experts = True
+    failures_published = True
+    spread_holds_efficiencies = True
+    draft_host_time = 1.2e-3
+    draft_host_source = Provenance(
+        "vLLM 0.10 on H100, Llama-3.1-8B with EAGLE: 1.2 ms a step (SpecDecode-Bench simulator profile)",
+        "estimate",
+        low=0.0,
+        high=2.4e-3,
+    )
 
-    Returns
-    -------
-    tuple of Step and Number
-        The step, and the time that one prompt takes from decoding [s].
-    """
-    with scope("prefill"):
-        together = step(scenario, (Pass(group, prompt, 0.0),))
-    return together, together.time / group / scenario.deployment.pp
+    def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
+        """Return a decode step: micro-batches of all stages follow each other.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, tokens : Number
+
+        Returns
+        -------
+        Step
+        """
+        batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
+        with scope("decode"):
+            return step(scenario, (Pass(batch, tokens, context, decoding=True),))
+
+    def prefill(
+        self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
+    ) -> tuple[Step, Any]:
+        """Return the prefill of a group of prompts; while it is in one stage, others prefill in the others.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, prompt, group, before : Number
+
+        Returns
+        -------
+        tuple of Step and Number
+        """
+        with scope("prefill"):
+            together = step(scenario, (Pass(group, prompt, before),))
+        return together, together.time / group / scenario.deployment.pp
+
+    def batch_prefill(self, scenario: Scenario, batch: Any, prompt: Any) -> Any:
+        """Return the time of a static batch of prompts in one step [s].
+
+        Parameters
+        ----------
+        scenario : Scenario
+        batch, prompt : Number
+
+        Returns
+        -------
+        Number
+        """
+        return step(scenario, (Pass(batch, prompt, 0.0),)).time
+
+    def layouts(self, scenario: Scenario) -> Iterator[tuple[float, float]]:
+        """Give the degrees that divide a node or are whole nodes, with some numbers of stages.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        iterator of tuple of float
+        """
+        node = int(float(scenario.system.chips_per_node))
+        degrees = [float(tp) for tp in range(1, node + 1) if node % tp == 0]
+        degrees += [float(node * count) for count in range(2, _NODES + 1)] if node < 32 else []
+        layers = float(layer_count(scenario.model))
+        for tp in degrees:
+            yield from ((tp, pp) for pp in _STAGES if pp <= layers and tp * pp <= node * _NODES)
+
+    def check_degree(self, model: Model, system: System, plan: Deployment) -> None:
+        """Refuse ranks that do not divide the heads, and such that fit no nodes.
+
+        Parameters
+        ----------
+        model : Model
+        system : System
+        plan : Deployment
+        """
+        node, tp = float(system.chips_per_node), float(plan.tp)
+        for run in model.layers:
+            if run.attention is None and run.mla is None:
+                continue
+            heads, kv_heads = _heads(run)
+            if heads % tp or (kv_heads % tp and tp % kv_heads):
+                divisors = (float(t) for t in range(1, int(heads) + 1) if heads % t == 0)
+                raise UserError(
+                    f"--tp {tp:g} does not divide the {heads:g} heads ({kv_heads:g} KV heads) of {model.name}; "
+                    f"use one of {listed(t for t in divisors if not (kv_heads % t and t % kv_heads))}"
+                )
+        if node % tp and tp % node:
+            raise UserError(
+                f"--tp {tp:g} neither divides nor is a multiple of the {node:g} chips of a {system.name} node"
+            )
+
+    def splits(self, model: Model, tp: float) -> bool:
+        """Whether tensor ranks divide the heads of every layer of a model.
+
+        Parameters
+        ----------
+        model : Model
+        tp : float
+
+        Returns
+        -------
+        bool
+        """
+        each = [_heads(run) for run in model.layers if run.attention or run.mla]
+        return not any(heads % tp or (kv_heads % tp and tp % kv_heads) for heads, kv_heads in each)
+
+    def stage_latency(self, system: System) -> float:
+        """Return the calibrated latency between pipeline stages [s].
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        float
+        """
+        return float(efficiency_of(system).stage_latency)
+
+    def reserve(self, system: System) -> tuple[Any, Any]:
+        """Return that all memory is the engine's, whose budget says the rest.
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        tuple of Number
+        """
+        return 1.0, 0.0
+
+    def front_end(self, system: System) -> FrontEnd:
+        """Return the calibrated front end of the engine.
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        FrontEnd
+        """
+        found = efficiency_of(system)
+        return FrontEnd(found.request_time, found.stream_time, found.prefill_group)
+
+    def drafting(self, target: Scenario, draft: Scenario) -> Scenario:
+        """Return a draft on as many of the target's ranks as divide its heads.
+
+        Parameters
+        ----------
+        target, draft : Scenario
+
+        Returns
+        -------
+        Scenario
+        """
+        assert target.speculation is not None
+        tp = minimum(target.deployment.tp, target.speculation.max_tp)
+        return replace(draft, deployment=replace(draft.deployment, tp=tp))
+
+    def outside(self, scenario: Scenario) -> list[str]:
+        """Return what of a question the calibration did not see; bands widen by half there.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        list of str
+        """
+        plan, traffic = scenario.deployment, scenario.traffic
+        asked = (
+            (float(traffic.concurrency) / float(plan.dp), SEEN_SEQUENCES, "requests at once in a replica"),
+            (float(traffic.prompt), 16384.0, "prompt tokens"),
+            (float(plan.tp), 8.0, "tensor ranks"),
+        )
+        return [f"{value:,g} {name} (up to {limit:,g})" for value, limit, name in asked if value > limit]
+
+    def spreads(self, scenario: Scenario) -> tuple[float, float]:
+        """Return the spread of the serving rows whose model was left out of the fit, wider outside their range.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        tuple of float
+        """
+        found, wider = efficiency_of(scenario.system), 1.5 if self.outside(scenario) else 1.0
+        return float(found.ttft_spread) * wider, float(found.tpot_spread) * wider
+
+    def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+        """Return what to mind of an answer.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        token, plain : mapping of str to Number
+
+        Returns
+        -------
+        list of str
+        """
+        if float(scenario.deployment.tp) <= float(scenario.system.chips_per_node):
+            return []
+        return ["TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated"]
+
+    def load_warnings(self, scenario: Scenario) -> list[str]:
+        """Return that pipeline stages were not measured.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        list of str
+        """
+        if float(scenario.deployment.pp) <= 1:
+            return []
+        return ["pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted"]
+
+
+MACHINE = Kernels()

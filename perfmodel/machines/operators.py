@@ -10,16 +10,16 @@ from typing import Any
 
 from perfmodel.equations import memory, roofline, transformer
 from perfmodel.numerics import Number, maximum, minimum
+from perfmodel.specs.kinds import kind_of
 from perfmodel.specs.types import (
     PRECISION_BYTES,
     Attention,
-    KernelsEfficiency,
+    Efficiency,
     Layers,
     LinearAttention,
     Mamba2,
     Mla,
     Model,
-    Moe,
     Scenario,
 )
 from perfmodel.trace import scope
@@ -530,7 +530,7 @@ def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
         Bytes [B].
     """
     plan = scenario.deployment
-    by_head = scenario.system.kind == "kernels"
+    by_head = kind_of(scenario.system.kind).shards_by_head
     shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": 1.0 if by_head else plan.tp}
     return total(
         memory.weight_bytes(
@@ -931,17 +931,9 @@ def _mlp_operators(scenario: Scenario, layers: Layers, work: Work, width: Any, m
     yield _gemm("down", tokens, down, width + model.hidden, layers.count, precision, all_reduce=summed)
 
 
-def _even_experts(scenario: Scenario, moe: Moe) -> Any:
-    """Return how many evenly picked experts would be met as often as the real, unevenly picked ones."""
-    efficiency = scenario.system.efficiency
-    evenness = efficiency.expert_evenness if isinstance(efficiency, KernelsEfficiency) else 1.0
-    return maximum(moe.top_k, evenness * moe.experts)
-
-
-def _expert_tile(scenario: Scenario) -> Any:
-    """Return the rows of a tile of grouped matrix products; other machines run experts token by token."""
-    efficiency = scenario.system.efficiency
-    return efficiency.expert_tile if isinstance(efficiency, KernelsEfficiency) else 0.0
+def _efficiency(scenario: Scenario) -> Efficiency:
+    """Return the efficiencies of a system; one without any picks experts evenly."""
+    return scenario.system.efficiency or Efficiency()
 
 
 def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
@@ -970,7 +962,9 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
         )
         expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=PRECISION_BYTES[precision])
         met = transformer.distinct_experts(
-            experts=_even_experts(scenario, moe), top_k=moe.top_k, tokens=tokens * replicas
+            experts=maximum(moe.top_k, _efficiency(scenario).even_experts(moe.experts)),
+            top_k=moe.top_k,
+            tokens=tokens * replicas,
         )
         routed = tokens * moe.top_k
         yield Operator(
@@ -989,7 +983,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             shards=maximum(plan.tp, plan.ep),
             streamed=routed * expert_bytes,
             padding=transformer.gemm_flops(
-                tokens=transformer.padded_rows(experts=met, tile=_expert_tile(scenario)), parameters=one
+                tokens=transformer.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=one
             ),
             all_reduce=summed_message(scenario, tokens),
             exchange=transformer.activation_traffic(
@@ -1024,7 +1018,7 @@ def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Oper
         found += _mlp_operators(scenario, layers, work, layers.mlp.intermediate, layers.mlp.matrices)
     if layers.moe is not None:
         found += _moe_operators(scenario, layers, work)
-    if scenario.system.kind == "kernels":
+    if kind_of(scenario.system.kind).stores_activations:
         # Fused and streaming machines pass activations on without memory in between.
         found.append(_elementwise_operator(scenario, layers, work))
     return found

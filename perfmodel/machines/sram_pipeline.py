@@ -6,10 +6,13 @@ collective that its matrix product does not cover, plus the overhead a layer tha
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal
 
-from perfmodel.equations import collectives, memory, pipeline, roofline
+from perfmodel.equations import collectives, memory, pipeline, roofline, serving
+from perfmodel.machines import base, speculation
+from perfmodel.machines.base import Decoding, Loop, Machine
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
     Load,
@@ -26,9 +29,73 @@ from perfmodel.machines.operators import (
     total,
     vocabulary,
 )
+from perfmodel.machines.power import MeanPower
 from perfmodel.numerics import ceil_div, maximum, minimum
-from perfmodel.specs.types import PRECISION_BYTES, Scenario, SramEfficiency
+from perfmodel.specs.types import (
+    PRECISION_BYTES,
+    AtLeastOne,
+    Bandwidth,
+    Bytes,
+    Efficiency,
+    PositiveRatio,
+    PositiveShare,
+    Scenario,
+    Seconds,
+    System,
+)
 from perfmodel.trace import scope
+
+#: The latency of the stages moves the flow by what it adds to a life; two rounds settle it to a few per mille.
+_ROUNDS = 2
+#: A draft may take longer than the target's pass, so that the beats that it takes need more rounds.
+_ROUNDS_WITH_DRAFT = 6
+
+
+@dataclass(frozen=True)
+class SramEfficiency(Efficiency):
+    """How an SRAM pipeline runs.
+
+    ``layer_overhead`` is the time a layer that the bare machine does not explain and that keeps the stage busy;
+    ``layer_latency`` delays a token as long, but the stage takes the next micro-batch meanwhile.
+
+    The scheduler's means are switches: ``dynamic_chunks`` lets a chunk take what decoding leaves of a beat, else it is
+    sized for the largest micro-batch; ``fused_batches`` lets both share a beat; ``fill_beats`` puts the next prompt
+    behind the end of one; ``decode_first`` keeps prompts from delaying tokens; ``per_token_experts`` streams the
+    experts of every token, else those that a micro-batch meets once.
+    """
+
+    memory: PositiveShare
+    compute: PositiveShare
+    layer_overhead: Seconds
+    token_budget: AtLeastOne
+    memory_utilisation: PositiveShare
+    reserved_memory: Bytes
+    all_reduce_latency: Seconds
+    all_reduce_bandwidth: Bandwidth
+    all_reduce_exponent: PositiveRatio
+    layer_latency: Seconds = 0.0
+    beat: Literal["load", "fixed"] = "load"
+    dynamic_chunks: bool = True
+    fused_batches: bool = True
+    fill_beats: bool = True
+    decode_first: bool = True
+    per_token_experts: bool = True
+
+
+def efficiency_of(system: System) -> SramEfficiency:
+    """Return what is reached on a system of this kind.
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    SramEfficiency
+    """
+    found = system.efficiency
+    assert isinstance(found, SramEfficiency), system.name
+    return found
 
 
 def end_bytes(scenario: Scenario) -> Any:
@@ -70,7 +137,7 @@ def end_stages(scenario: Scenario) -> Any:
 
 def _streamed(scenario: Scenario, operator: Operator) -> Any:
     """Return the bytes that flow from SRAM: every token runs its own experts, unless tokens are gathered by expert."""
-    per_token = cast(SramEfficiency, scenario.system.efficiency).per_token_experts
+    per_token = efficiency_of(scenario.system).per_token_experts
     weights = operator.weights if operator.streamed is None or not per_token else operator.streamed
     return weights + operator.cache
 
@@ -78,7 +145,7 @@ def _streamed(scenario: Scenario, operator: Operator) -> Any:
 def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Any]:
     """Return arithmetic and SRAM stream of one operator, so many times over, and its exposed collective [s]."""
     system, tp = scenario.system, scenario.deployment.tp
-    efficiency = cast(SramEfficiency, system.efficiency)
+    efficiency = efficiency_of(system)
     sram = system.memory.sram
     assert sram is not None
     precision = "fp16" if operator.kind == "attention" else operator.precision
@@ -118,7 +185,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
     Step
     """
     model, plan = scenario.model, scenario.deployment
-    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    efficiency = efficiency_of(scenario.system)
     timed = work
     if efficiency.beat == "fixed":
         # The static program lasts as long as its token budget, however few tokens it carries.
@@ -200,7 +267,7 @@ def waiting_time(scenario: Scenario) -> Any:
     Number
         Time [s].
     """
-    efficiency = cast(SramEfficiency, scenario.system.efficiency)
+    efficiency = efficiency_of(scenario.system)
     stages = scenario.deployment.pp - end_stages(scenario)
     return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages) * efficiency.layer_latency
 
@@ -249,14 +316,14 @@ def blend(one: Step, other: Step, share: Any) -> Step:
     return replace(mean, loads=one.loads)
 
 
-def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-    """Return a decode step with so many new tokens a sequence, and the work of one micro-batch.
+def plain_beat(scenario: Scenario, batch: Any, context: Any, tokens: Any = 1.0) -> Step:
+    """Return a beat of decode tokens and no prefill.
 
     Parameters
     ----------
     scenario : Scenario
-    running : Number
-        Sequences that the replica runs [1].
+    batch : Number
+        Sequences of a micro-batch [1].
     context : Number
         Mean tokens in the cache of a sequence [1].
     tokens : Number
@@ -266,32 +333,8 @@ def decode(scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) ->
     -------
     Step
     """
-    stages = scenario.deployment.pp
-    batch = pipeline.microbatch_size(running=running, stages=stages)
-    in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
-    with scope("decode"):
-        one = beat(scenario, (Pass(batch, tokens, context, decoding=True),))
-        beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
-        return lasting(scenario, one, beats, batch * tokens)
-
-
-def plain_beat(scenario: Scenario, batch: Any, context: Any) -> Step:
-    """Return a beat of so many decode tokens and no prefill.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    batch : Number
-        Sequences of a micro-batch [1].
-    context : Number
-        Mean tokens in the cache of a sequence [1].
-
-    Returns
-    -------
-    Step
-    """
     with scope("plain"):
-        return beat(scenario, (Pass(batch, 1.0, context, decoding=True),))
+        return beat(scenario, (Pass(batch, tokens, context, decoding=True),))
 
 
 @dataclass(frozen=True)
@@ -320,38 +363,42 @@ class Chunks:
     added: Any
 
 
-def chunked(scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias: Any = 1.0) -> Chunks:
+def chunked(
+    scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias: Any = 1.0, tokens: Any = 1.0
+) -> Chunks:
     """Return the chunks of a prompt; each takes what the decode tokens of the others leave of the budget.
 
     Parameters
     ----------
     scenario : Scenario
     others : Number
-        Decode tokens beside a chunk [1].
+        Sequences that decode beside a chunk [1].
     prompt : Number
         Prompt tokens [1].
     context : Number
         Mean tokens in the cache of a decoding request [1].
     bias : Number
         Factor by which a request in flight is longer than the mean of all requests [1].
+    tokens : Number
+        New tokens of each sequence that decodes [1].
 
     Returns
     -------
     Chunks
     """
-    efficiency = cast(SramEfficiency, scenario.system.efficiency)
-    tokens = pipeline.chunk_tokens(budget=efficiency.token_budget, decode_tokens=others, prompt=prompt)
-    count = ceil_div(prompt, tokens)
-    beside = Pass(others, 1.0, context, decoding=True)
+    efficiency = efficiency_of(scenario.system)
+    chunk = pipeline.chunk_tokens(budget=efficiency.token_budget, decode_tokens=others * tokens, prompt=prompt)
+    count = ceil_div(prompt, chunk)
+    beside = Pass(others, tokens, context, decoding=True)
     with scope("chunk"):
-        full = beat(scenario, (Pass(1.0, tokens, bias * (prompt - tokens) / 2), beside))
+        full = beat(scenario, (Pass(1.0, chunk, bias * (prompt - chunk) / 2), beside))
     with scope("decode_only"):
         alone = beat(scenario, (beside,))
     # A chunk that rides along with decoding shares its read of the weights; a lone request's chunks pay for theirs.
     shared = minimum(1.0, others)
     return Chunks(
         full=full,
-        tokens=tokens,
+        tokens=chunk,
         count=count,
         flops=count * (full.flops - alone.flops),
         bytes_moved=count * (full.bytes_moved - shared * alone.bytes_moved),
@@ -375,30 +422,362 @@ def prompt_step(scenario: Scenario, chunks: Chunks) -> Step:
     return replace(step, loads=(Load(1.0, chunks.flops, chunks.bytes_moved),), sequences=1.0)
 
 
-def prefill(scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any) -> tuple[Step, Any]:
-    """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it.
+@dataclass(frozen=True)
+class Flow(Loop):
+    """The closed loop of a pipeline, with what its beats are like.
 
-    Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once plays no part.
-
-    Parameters
+    Attributes
     ----------
-    scenario : Scenario
-    running : Number
-        Sequences that the replica runs [1].
-    context : Number
-        Mean tokens in the cache of a sequence that decodes [1].
-    prompt : Number
-        Tokens of each prompt [1].
-    group : Number
-        Prompts that are taken in at once [1].
-
-    Returns
-    -------
-    tuple of Step and Number
-        The step, and the time that one prompt takes from decoding [s].
+    beat, full : Number
+        Time of a stage on average, and of one whose token budget is used [s].
     """
-    batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
-    others = minimum(batch, maximum(0.0, running - 1))
-    with scope("prefill"):
-        chunks = chunked(scenario, others=others, prompt=prompt, context=context)
-        return prompt_step(scenario, chunks), chunks.added
+
+    beat: Any = 0.0
+    full: Any = 0.0
+
+
+@dataclass(frozen=True)
+class _Drafted:
+    """Where a draft runs: its step and its prefill, and the time that one more prompt takes from drafting [s]."""
+
+    step: Step
+    first: Step
+    taken: Any
+
+
+class SramPipeline(Machine):
+    """Pipelines of SRAM chips: they decode first and fill what is left of each beat with prefill.
+
+    Tokens of all requests flow through the same beats, so that the flow, not a queue of whole prefills, decides: either
+    the requests in flight are too few to fill the beats, or every beat is full and prompts wait for their turn.
+    """
+
+    name = "sram_pipeline"
+    efficiency = SramEfficiency
+    power_shape = MeanPower
+    weights_tier = cache_tier = "sram"
+    finds_stages = True
+    ends_apart = True
+    drafts_apart = True
+    prefill_rides = True
+    skips_failed = True
+
+    def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
+        """Return a decode step, and the work of one micro-batch.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, tokens : Number
+
+        Returns
+        -------
+        Step
+        """
+        stages = scenario.deployment.pp
+        batch = pipeline.microbatch_size(running=running, stages=stages)
+        in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
+        with scope("decode"):
+            one = beat(scenario, (Pass(batch, tokens, context, decoding=True),))
+            beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
+            return lasting(scenario, one, beats, batch * tokens)
+
+    def prefill(
+        self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
+    ) -> tuple[Step, Any]:
+        """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it.
+
+        Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once plays no part.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, prompt, group, before : Number
+
+        Returns
+        -------
+        tuple of Step and Number
+        """
+        others = self._others(scenario, running)
+        with scope("prefill"):
+            chunks = chunked(scenario, others=others, prompt=prompt, context=context)
+            return prompt_step(scenario, chunks), chunks.added
+
+    def _others(self, scenario: Scenario, running: Any) -> Any:
+        """Return the decode tokens beside a chunk: a micro-batch, as far as others run."""
+        batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
+        return minimum(batch, maximum(0.0, running - 1))
+
+    def next_prompt(self, scenario: Scenario, running: Any, prompt: Any, latency: Any, occupancy: Any) -> Any:
+        """Return the time until the next prompt can start: when the last chunk is in the first stage [s].
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, prompt, latency, occupancy : Number
+
+        Returns
+        -------
+        Number
+        """
+        chunk = pipeline.chunk_tokens(
+            budget=efficiency_of(scenario.system).token_budget,
+            decode_tokens=self._others(scenario, running),
+            prompt=prompt,
+        )
+        stages = scenario.deployment.pp
+        return latency * (1 - pipeline.bubble_fraction(chunks=ceil_div(prompt, chunk), stages=stages))
+
+    def closed_loop(self, scenario: Scenario, load: base.Load) -> Flow:
+        """Return what a closed loop comes to on one replica, with or without a draft.
+
+        With a draft a request passes through the pipeline once a step of speculation, with k + 1 tokens, and is away
+        with the draft in between.  The stages of the draft run one replica's requests only, all of them at worst.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        load : Load
+
+        Returns
+        -------
+        Flow
+        """
+        efficiency = efficiency_of(scenario.system)
+        budget, stages = efficiency.token_budget, scenario.deployment.pp
+        running, prompt, output, bias = load.running, load.prompt, load.output, load.bias
+        steps = maximum(0.0, output - 1)
+        context = serving.mean_decode_context(prompt=bias * prompt, output=bias * output)
+        of_others = 1 - 1 / running
+        # The largest micro-batch, for which a program without dynamic chunks keeps its places.
+        reserved = pipeline.microbatch_size(running=running, stages=stages)
+        asked, draft = scenario.speculation, None
+        passes, verified, away, length, rounds = steps, 1.0, None, 1.0, _ROUNDS
+        if asked is not None:
+            draft, length = self._draft(scenario, running, context, prompt), speculation.tokens_per_step(asked)
+            passes, verified, rounds = steps / length, asked.k + 1, _ROUNDS_WITH_DRAFT
+            away = asked.host_time if draft is None else asked.host_time + asked.k * draft.step.time
+            scenario = speculation.target_scenario(scenario)
+        tokens = passes if asked is None else passes * verified
+        places = budget if efficiency.fused_batches else reserved * verified
+        entering, leaving = prompt / budget, tokens / places
+        most = pipeline.requests_of_full_beats(prefill=entering, decode=leaving)
+        relative: Any = 0.0
+        for _ in range(rounds):
+            with scope("flow"):
+                requests = pipeline.requests_per_beat(
+                    running=running,
+                    prompt=prompt,
+                    steps=tokens,
+                    delay=stages * (1 + passes) * (1 + relative),
+                    budget=budget,
+                    most=most,
+                )
+                decoding = pipeline.decode_tokens_per_beat(requests=requests, steps=passes)
+                batch = pipeline.microbatch_size(running=decoding, stages=1.0)
+                beside = decoding if efficiency.dynamic_chunks else reserved
+                if not efficiency.fused_batches or not efficiency.decode_first:
+                    beside = 0.0
+                chunks = chunked(
+                    scenario,
+                    others=beside * of_others,
+                    prompt=prompt,
+                    context=context,
+                    bias=bias,
+                    tokens=verified,
+                )
+                if not efficiency.dynamic_chunks or not efficiency.fill_beats:
+                    pieces = prompt / chunks.tokens if efficiency.fill_beats else chunks.count
+                    most = minimum(most, pipeline.requests_of_full_beats(prefill=pieces, decode=0.0))
+                plain = plain_beat(scenario, batch, context, verified)
+                share = pipeline.chunk_presence(requests=requests, beats=chunks.count + stages - 1)
+                met = share * of_others * (1 - load.burst_share / 2)
+                latency = hop_time(scenario, batch * verified) + waiting_time(scenario)
+                both = blend(plain, chunks.full, met)
+                relative = latency / both.time
+                if away is not None:
+                    # Beats that a request is away with the draft, over those of its passes.
+                    relative = relative + away * passes / (both.time * stages * (1 + passes))
+        first = prompt_step(scenario, chunks)
+        step = lasting(scenario, both, stages, batch * verified)
+        occupancy = prompt / budget * chunks.full.time
+        queued = serving.burst_wait(running=running, per_step=1.0, occupancy=occupancy)
+        started = load.burst_share * maximum(0.0, queued - occupancy)
+        stall: Any = 0.0
+        if not efficiency.decode_first:
+            # Prompts take whole beats, and every other request is prefilled once in the life of one.
+            stall = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
+        decoding_of = Decoding(step)
+        if asked is not None:
+            with scope("speculation"):
+                decoding_of = speculation.stepped(asked, step, None if draft is None else draft.step)
+            if draft is not None:
+                first = first.after(draft.first)
+                stall = stall + serving.interference_per_token(running=running, occupancy=draft.taken, output=output)
+        alone = first.time + started + steps * (decoding_of.step.time + stall)
+        pace = chunks.full.time
+        if not efficiency.fused_batches:
+            # Beats of decode are as long as what is in flight lets them be.
+            pace = (entering * chunks.full.time + leaving * both.time) * most
+        limit = pipeline.saturated_request_rate(requests=most, beat=pace)
+        wait = started + serving.turn_wait(running=running, life=alone, limit=limit)
+        return Flow(
+            prefill=first,
+            decoding=decoding_of,
+            front=0.0,
+            wait=wait,
+            median_wait=wait,
+            stall=stall,
+            occupancy=0.0,
+            entry=chunks.full.time / chunks.tokens,
+            running=running,
+            output=output,
+            beat=both.time,
+            full=chunks.full.time,
+        )
+
+    def _draft(self, scenario: Scenario, running: Any, context: Any, prompt: Any) -> _Drafted | None:
+        """Return what a draft takes on its own stages with all requests of the replica in them; None where nothing."""
+        draft = speculation.draft_scenario(scenario)
+        if draft is None:
+            return None
+        with scope("draft"):
+            step = self.decode(draft, running, context)
+            first, taken = self.prefill(draft, running, context, prompt, 1.0)
+        return _Drafted(step, first, taken)
+
+    def layouts(self, scenario: Scenario) -> Iterator[tuple[float, float]]:
+        """Give the degrees of the system's plans with 1 to 8 layers a stage.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        iterator of tuple of float
+        """
+        layers = float(layer_count(scenario.model))
+        for tp in sorted({float(plan.tp) for plan in scenario.system.plans}):
+            laid = replace(scenario, deployment=replace(scenario.deployment, tp=tp))
+            for held in range(1, 9):
+                yield tp, ceil_div(layers, float(held)) + float(end_stages(laid))
+
+    def end_stages(self, scenario: Scenario) -> Any:
+        """Return the stages that hold embedding and head.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        Number
+        """
+        return end_stages(scenario)
+
+    def layer_stages(self, scenario: Scenario) -> Any:
+        """Return the stages that hold layers.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        Number
+        """
+        return scenario.deployment.pp - end_stages(scenario)
+
+    def reserve(self, system: System) -> tuple[Any, Any]:
+        """Return the share of the memory that may be taken, and what is reserved of it [B].
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        tuple of Number
+        """
+        found = efficiency_of(system)
+        return found.memory_utilisation, found.reserved_memory
+
+    def token_budget(self, system: System) -> Any:
+        """Return the tokens of a beat.
+
+        Parameters
+        ----------
+        system : System
+
+        Returns
+        -------
+        Number
+        """
+        return efficiency_of(system).token_budget
+
+    def drafting(self, target: Scenario, draft: Scenario) -> Scenario:
+        """Return a draft on stages of its own, with as many layers each as the target's have.
+
+        Parameters
+        ----------
+        target, draft : Scenario
+
+        Returns
+        -------
+        Scenario
+        """
+        held = pipeline.layers_per_stage(layers=layer_count(target.model), stages=self.layer_stages(target))
+        pp = end_stages(draft) + ceil_div(layer_count(draft.model), held)
+        return replace(draft, deployment=replace(draft.deployment, pp=pp))
+
+    def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+        """Return how far the all-reduce was published, and how much of a token is a stage overhead.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        token, plain : mapping of str to Number
+
+        Returns
+        -------
+        list of str
+        """
+        found = []
+        if float(scenario.deployment.tp) > 64:
+            found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
+        if float(efficiency_of(scenario.system).layer_overhead) > 0:
+            share = float(token["overhead"]) / sum(float(seconds) for seconds in token.values())
+            found.append(
+                f"{share:.0%} of TPOT is a stage overhead drawn from public speeds, which the bare machine does not "
+                "explain; --set system.efficiency.layer_overhead=0 leaves it out"
+            )
+        return found
+
+    def draft_warnings(self) -> list[str]:
+        """Return that stages idle while a draft runs."""
+        return ["draft and target take turns: micro-batches in the draft's stages leave those of the target idle"]
+
+    def all_reduce(self, system: System, message: float) -> tuple[Any, Any]:
+        """Return time and greatest rate of an all-reduce, from the published curve [s, B/s].
+
+        Parameters
+        ----------
+        system : System
+        message : float
+
+        Returns
+        -------
+        tuple of Number
+        """
+        found = efficiency_of(system)
+        time = collectives.saturating_all_reduce(
+            message=message,
+            latency=found.all_reduce_latency,
+            bandwidth=found.all_reduce_bandwidth,
+            exponent=found.all_reduce_exponent,
+        )
+        return time, found.all_reduce_bandwidth
+
+
+MACHINE = SramPipeline()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
 from perfmodel.outputs.program import Leaf, Program, Programs
 from perfmodel.question import (
     Options,
@@ -188,7 +189,7 @@ def layouts(scenario: Scenario) -> tuple[list[float], list[float]]:
 
     plan = scenario.deployment
     stages = [plan.pp]
-    if scenario.system.kind == "sram_pipeline":
+    if machine_of(scenario.system).finds_stages:
         # How many stages embedding and head take depends on TP and is checked apart from it: any that are right do.
         stages += [*(float(planned.pp) for planned in scenario.system.plans if planned.pp.isdigit()), 2.0, 10.0]
     tensor = []

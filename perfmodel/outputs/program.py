@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import layer_count
-from perfmodel.machines.sram_pipeline import end_stages
 from perfmodel.outputs.formula import Language, Step, steps
 from perfmodel.outputs.javascript import LANGUAGE as PLAIN
 from perfmodel.prediction import traced
-from perfmodel.serving.fit import model_memory
 from perfmodel.serving.steady import peak_rate
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies.results import results
@@ -95,12 +94,12 @@ def limits(scenario: Scenario) -> dict[str, Any]:
     The stages that hold only embedding and head, and the layers, between which the number of stages lies; peak rate and
     memory bandwidth of a chip.
     """
-    ends = end_stages(scenario) if scenario.system.kind == "sram_pipeline" else 0.0
+    machine = machine_of(scenario.system)
     return {
-        "stages_ends": ends,
+        "stages_ends": machine.end_stages(scenario),
         "stages_layers": layer_count(scenario.model),
         "roofline_peak": peak_rate(scenario),
-        "roofline_bandwidth": model_memory(scenario).bandwidth,
+        "roofline_bandwidth": machine.weights_memory(scenario.system).bandwidth,
     }
 
 

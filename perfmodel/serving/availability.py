@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.equations import reliability
+from perfmodel.machines.base import machine_of
 from perfmodel.serving.fit import chip_weights
 from perfmodel.serving.objectives import Loaded
 from perfmodel.specs.types import Reliability, Scenario
@@ -71,7 +72,7 @@ def recovery_time(scenario: Scenario, load: Loaded, rates: Reliability) -> float
         Time [s].
     """
     service = load.service
-    if scenario.system.kind == "sram_pipeline":
+    if machine_of(scenario.system).skips_failed:
         running = load.queue.running if math.isfinite(load.queue.running) else float(service.cap)
         replay = float(service.times.entry(service.context, max(1.0, running)))
         return float(
@@ -140,7 +141,7 @@ def with_failures(
     mtbf = float(reliability.instance_mtbf(chip_mtbf=chip_mtbf, chips=chips))
     recovery = recovery_time(scenario, load, rates)
     # A pipeline of SRAM chips skips a failed node, so that whole nodes are spared; GPUs lose the replica.
-    rotates = scenario.system.kind == "sram_pipeline"
+    rotates = machine_of(scenario.system).skips_failed
     unit = float(scenario.system.chips_per_node) if rotates else chips
     needed = round(load.replicas * chips / unit)
     working = float(

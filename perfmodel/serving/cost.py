@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.equations import power, tco
-from perfmodel.machines.operators import Step
-from perfmodel.numerics import NAN, maximum, only_if
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.power import Work, shape_of
 from perfmodel.serving.steady import Steady, steady_state
-from perfmodel.specs.types import CausePower, Economics, MeanPower, Scenario
+from perfmodel.specs.types import Economics, Scenario
 from perfmodel.trace import scope
 
 YEAR = 31_536_000.0
@@ -126,23 +126,6 @@ class Cost:
     blended: Any
 
 
-def _step_level(shape: CausePower, cap: Any, step: Step) -> Any:
-    """Return the power of a chip during a step, over its TDP."""
-    return power.step_power_share(
-        time=step.time,
-        compute=step.compute,
-        memory=step.memory,
-        collective=step.collective,
-        overhead=step.overhead,
-        compute_level=shape.compute,
-        memory_level=shape.memory,
-        collective_level=shape.collective,
-        overhead_level=shape.overhead,
-        idle=shape.idle,
-        cap=cap,
-    )
-
-
 def draw(scenario: Scenario, steady: Steady) -> Draw:
     """Return what a deployment draws in its steady state.
 
@@ -155,7 +138,7 @@ def draw(scenario: Scenario, steady: Steady) -> Draw:
     -------
     Draw
     """
-    plate, shape, plan = scenario.system.power, scenario.system.power_shape, scenario.deployment
+    plate, shape, plan = scenario.system.power, shape_of(scenario.system), scenario.deployment
     rate = steady.rate / plan.dp
     with scope("power"):
         # A prefill's share of a replica's time already counts who shares a step and how many stages there are.
@@ -167,33 +150,15 @@ def draw(scenario: Scenario, steady: Steady) -> Draw:
             stages=plan.pp,
         )
         nameplate = power.deployment_power(chips=steady.chips, chip=plate.system_per_chip, rest=0.0)
-        if isinstance(shape, MeanPower):
-            # Without a rate there is no service, and so no power of one.
-            mean = ItPower(only_if(steady.rate, shape.mean * nameplate))
-            return Draw(mean, mean, mean, ItPower(nameplate), NAN, prefill_busy, decode_busy)
-        assert isinstance(shape, CausePower)
-        with scope("prefill"):
-            prefill = _step_level(shape, plate.cap, steady.prefill)
-        with scope("decode"):
-            decode = _step_level(shape, plate.cap, steady.decode)
-        share = power.mean_power_share(
-            idle=shape.idle,
-            prefill_busy=prefill_busy,
-            prefill_level=prefill,
-            decode_busy=decode_busy,
-            decode_level=decode,
+        found = shape.watts(
+            plate, nameplate, Work(steady.chips, steady.rate, steady.prefill, steady.decode, prefill_busy, decode_busy)
         )
-        rest = power.rest_of_node(system=plate.system_per_chip, tdp=plate.chip_tdp, share=shape.rest)
-
-        def whole(level: Any) -> ItPower:
-            return ItPower(power.deployment_power(chips=steady.chips, chip=plate.chip_tdp * level, rest=rest))
-
         return Draw(
-            mean=whole(share),
-            peak=whole(maximum(prefill, decode)),
-            idle=whole(shape.idle),
+            mean=ItPower(found.mean),
+            peak=ItPower(found.peak),
+            idle=ItPower(found.idle),
             nameplate=ItPower(nameplate),
-            chip=plate.chip_tdp * share,
+            chip=found.chip,
             prefill_busy=prefill_busy,
             decode_busy=decode_busy,
         )
@@ -260,7 +225,7 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
         for other in others:
             per_hour = per_hour + other
         takes: tuple[Any, Any] = drawn.prefill_busy, drawn.decode_busy
-        if scenario.system.kind == "sram_pipeline":
+        if machine_of(scenario.system).prefill_rides:
             # Prompt and output tokens share every beat, so time tells nothing: each token takes one slot of a beat.
             takes = steady.prompt, steady.output
         share = tco.input_share(prefill_busy=takes[0], decode_busy=takes[1])

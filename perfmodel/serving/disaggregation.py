@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.equations import disaggregation
-from perfmodel.machines.kernels import stage_link
+from perfmodel.machines.base import machine_of, stage_link
 from perfmodel.machines.operators import ACTIVATION_BYTES, layer_count
 from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.fit import request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for, statistic
-from perfmodel.serving.steady import MACHINES
 from perfmodel.serving.step_times import step_times
-from perfmodel.specs.types import KernelsEfficiency, Scenario
+from perfmodel.specs.types import Scenario
 
 #: Replicas of a pool beyond which a question counts as not served.
 _MOST = 100_000
@@ -108,7 +106,12 @@ def transfer(sender: Scenario, receiver: Scenario, tokens: Any) -> Any:
         chips = float(side.deployment.tp) * float(side.deployment.pp)
         ends.append(float(stage_link(side.system).bandwidth_per_direction) * chips)
     size = request_bytes(sender, tokens) * float(sender.deployment.tp) * float(sender.deployment.pp)
-    return disaggregation.transfer_time(size=size, sending=ends[0], receiving=ends[1], latency=_latency(sender))
+    return disaggregation.transfer_time(
+        size=size,
+        sending=ends[0],
+        receiving=ends[1],
+        latency=machine_of(sender.system).stage_latency(sender.system),
+    )
 
 
 def pools(
@@ -197,23 +200,15 @@ def split_step(
     times = []
     for scenario, kept in parts:
         part = replace(scenario, model=replace(scenario.model, layers=kept))
-        times.append(float(MACHINES[part.system.kind].decode(part, batch, context).time))
+        times.append(float(machine_of(part.system).decode(part, batch, context).time))
     message = batch * float(attention.model.hidden) * ACTIVATION_BYTES
     hop = disaggregation.transfer_time(
         size=message,
         sending=float(stage_link(attention.system).bandwidth_per_direction) * float(attention.deployment.tp),
         receiving=float(stage_link(feed_forward.system).bandwidth_per_direction) * float(feed_forward.deployment.tp),
-        latency=_latency(attention),
+        latency=machine_of(attention.system).stage_latency(attention.system),
     )
     exchange = 2 * float(layer_count(attention.model)) * float(hop)
     return float(
         disaggregation.split_step(attention=times[0], feed_forward=times[1], exchange=exchange, batches=batches)
     )
-
-
-def _latency(scenario: Scenario) -> float:
-    efficiency = scenario.system.efficiency
-    if isinstance(efficiency, KernelsEfficiency):
-        return float(efficiency.stage_latency)
-    hop = float(scenario.system.link.hop_latency)
-    return hop if math.isfinite(hop) else 0.0

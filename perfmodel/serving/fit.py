@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.equations import memory, pipeline, serving
-from perfmodel.machines import sram_pipeline
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import (
     cache_shards,
     index_bytes_per_token,
@@ -25,8 +25,8 @@ from perfmodel.machines.operators import (
     total,
     vocabulary,
 )
-from perfmodel.numerics import maximum, minimum
-from perfmodel.serving.speculation import draft_scenario
+from perfmodel.machines.speculation import draft_scenario
+from perfmodel.numerics import maximum, minimum, switch_at
 from perfmodel.specs.types import PRECISION_BYTES, Engine, Layers, Scenario, Tier
 from perfmodel.trace import scope, value_of
 
@@ -41,7 +41,8 @@ class Fit:
     Attributes
     ----------
     capacity, weights, reserved, room : Number
-        What the driver shows, weights, everything else that is no cache, and the pool of the cache.
+        What the driver shows, weights, everything else that is no cache, and the pool of the cache.  Weights that
+        stream in from a memory of their own take nothing of the capacity.
     per_request : Number
         Cache of one request at its full length, in whole blocks.
     cap : Number
@@ -84,23 +85,6 @@ class Budget:
     room: Any
 
 
-def model_memory(scenario: Scenario) -> Tier:
-    """Return the tier that holds weights and cache.
-
-    Parameters
-    ----------
-    scenario : Scenario
-
-    Returns
-    -------
-    Tier
-    """
-    tiers = scenario.system.memory
-    tier = tiers.sram if scenario.system.kind == "sram_pipeline" else tiers.hbm
-    assert tier is not None
-    return tier
-
-
 def _is_given(value: Any) -> bool:
     """Whether a spec gives a number; ``null`` is NaN."""
     found = value_of(value)
@@ -137,10 +121,7 @@ def held_layers(scenario: Scenario) -> Any:
     Number
         Layers [1].
     """
-    stages = scenario.deployment.pp
-    if scenario.system.kind == "sram_pipeline":
-        # Embedding and head have stages of their own, so the stages of layers decide.
-        stages = stages - sram_pipeline.end_stages(scenario)
+    stages = machine_of(scenario.system).layer_stages(scenario)
     return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages)
 
 
@@ -164,7 +145,7 @@ def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
         return engine.weights
     layers, held = layer_count(model), held_layers(scenario)
     ends: Any = 0.0
-    if scenario.system.kind != "sram_pipeline" and not ends_elsewhere:
+    if not machine_of(scenario.system).ends_apart and not ends_elsewhere:
         # The first stage holds the embedding and the last the head; one stage alone holds both.
         tables = 1.0 if model.tied_embeddings else 2.0
         ends = memory.weight_bytes(
@@ -208,7 +189,7 @@ def _on_chip(scenario: Scenario, run: Layers, cache: Any) -> Any:
     return memory.request_kv_bytes(
         cache=cache,
         layers=held_layers(scenario) * (run.count / layer_count(scenario.model)),
-        shards=cache_shards(run, tp) if scenario.system.kind == "kernels" else tp,
+        shards=cache_shards(run, tp) if machine_of(scenario.system).shards_by_head else tp,
     )
 
 
@@ -250,8 +231,8 @@ def request_bytes(scenario: Scenario, tokens: Any) -> Any:
 
 
 def _draft_beside(scenario: Scenario) -> Scenario | None:
-    """Return the draft that lies on the chips of the target; on an SRAM pipeline it has stages of its own."""
-    return None if scenario.system.kind == "sram_pipeline" else draft_scenario(scenario)
+    """Return the draft that lies on the chips of the target; None where it has stages of its own."""
+    return None if machine_of(scenario.system).drafts_apart else draft_scenario(scenario)
 
 
 def token_bytes(scenario: Scenario, run: Layers) -> Any:
@@ -355,14 +336,9 @@ def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
     """
     engine, plan = scenario.system.engine, scenario.deployment
     if engine is None:
-        efficiency: Any = scenario.system.efficiency
-        room = memory.kv_room(
-            visible=capacity,
-            utilisation=efficiency.memory_utilisation,
-            weights=weights,
-            reserved=efficiency.reserved_memory,
-        )
-        return Budget(efficiency.memory_utilisation, 0.0, efficiency.reserved_memory, 0.0, room)
+        share, reserved = machine_of(scenario.system).reserve(scenario.system)
+        room = memory.kv_room(visible=capacity, utilisation=share, weights=weights, reserved=reserved)
+        return Budget(share, 0.0, reserved, 0.0, room)
     peak = peak_of_activations(scenario, engine)
     outside = memory.non_torch_memory(
         context=engine.context_memory, communication=engine.communication_memory, tp=plan.tp
@@ -402,14 +378,18 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
     -------
     Fit
     """
-    engine = scenario.system.engine
+    machine, engine = machine_of(scenario.system), scenario.system.engine
     with scope("memory"):
         if tokens is None:
             traffic = scenario.traffic
             tokens = serving.mean_length(nominal=traffic.prompt + traffic.output, jitter=traffic.length_jitter)
-        capacity = usable(model_memory(scenario))
+        capacity = usable(machine.cache_memory(scenario.system))
         weights = all_weights(scenario)
-        parts = budget(scenario, capacity, weights)
+        streamed = machine.weights_tier != machine.cache_tier
+        parts = budget(scenario, capacity, 0.0 if streamed else weights)
+        if streamed:
+            spare = usable(machine.weights_memory(scenario.system)) - weights
+            parts = replace(parts, room=switch_at(spare, 0.0, spare, parts.room))
         if engine is not None and _is_given(engine.kv_pool):
             parts = replace(parts, room=engine.kv_pool)
         per_token = bytes_per_token(scenario)
@@ -422,14 +402,14 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
             pool = memory.kv_blocks(room=room, block_bytes=page) * page
         cap = memory.concurrency_cap(room=pool, per_request=per_request)
         concurrency = memory.max_concurrency(room=pool, per_request=per_request)
-        if scenario.system.kind == "sram_pipeline" and (draft := draft_scenario(scenario)) is not None:
+        if machine.drafts_apart and (draft := draft_scenario(scenario)) is not None:
             with scope("draft"):
                 beside = fit(draft, tokens)
             cap, concurrency = minimum(cap, beside.cap), minimum(concurrency, beside.concurrency)
     return Fit(
         capacity=capacity,
         weights=weights,
-        reserved=capacity - weights - room,
+        reserved=capacity - room if streamed else capacity - weights - room,
         room=room,
         per_request=per_request,
         cap=cap,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import pipeline
-from perfmodel.serving import speculation
+from perfmodel.machines import speculation
+from perfmodel.machines.alternating import PREFILL_BUDGET
+from perfmodel.machines.base import machine_of
 from perfmodel.serving.fit import fit, request_bytes
-from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, front_end
 from perfmodel.specs.paths import put
-from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.specs.types import Scenario
 
 #: Prompts prefilled in one step for which times are worked out; others are interpolated.
 _GROUPS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
@@ -235,9 +235,9 @@ def step_times(
     -------
     StepTimes
     """
-    machine = MACHINES[scenario.system.kind]
-    rides = isinstance(scenario.system.efficiency, SramEfficiency)
-    if rides and budget is not None:
+    machine = machine_of(scenario.system)
+    rides = machine.prefill_rides
+    if machine.token_budget(scenario.system) is not None and budget is not None:
         scenario = put(scenario, "system.efficiency.token_budget", budget)
     held = fit(scenario, longest)
     length = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 48)))
@@ -249,7 +249,7 @@ def step_times(
     context = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 12)))
     decode = np.zeros((len(context), len(batch)))
     decode[:, 1:] = speculation.decode(machine, scenario, batch[None, 1:], context[:, None]).step.time
-    front = front_end(scenario)
+    front = machine.front_end(scenario.system)
     # A front end that sends token by token is a second server: steps cannot outrun it for long.
     decode = np.maximum(decode, batch[None, :] * float(front.stream))
     prompt = np.unique(np.round(np.geomspace(1.0, max(2.0, longest_prompt), 40)))
@@ -262,15 +262,7 @@ def step_times(
     shape = (len(company), len(prompt))
     latency = np.broadcast_to(np.asarray(first.time, dtype=float), shape)
     taken = np.broadcast_to(np.asarray(occupancy, dtype=float), shape)
-    slot = taken
-    if rides:
-        efficiency = cast(SramEfficiency, scenario.system.efficiency)
-        stages = float(scenario.deployment.pp)
-        others = np.minimum(pipeline.microbatch_size(running=company, stages=stages), company - 1)
-        chunk = pipeline.chunk_tokens(
-            budget=efficiency.token_budget, decode_tokens=others[:, None], prompt=prompt[None, :]
-        )
-        slot = latency * (1 - pipeline.bubble_fraction(chunks=np.ceil(prompt / chunk), stages=stages))
+    slot = machine.next_prompt(scenario, company[:, None], prompt[None, :], latency, taken)
     return StepTimes(
         batch=batch,
         context=context,

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from perfmodel.errors import UserError
-from perfmodel.specs import files, rules
+from perfmodel.specs import files, kinds, plugins, rules
 from perfmodel.specs.types import (
-    EFFICIENCY_OF_KIND,
-    POWER_OF_KIND,
     Economics,
     Engine,
     Materials,
@@ -60,13 +58,21 @@ def _user_roots() -> list[Path]:
 
 
 def roots() -> list[Path]:
-    """Return the folders that specs and recipes are looked for in, in order.
+    """Return the folders that specs and recipes are looked for in, in order: the user's, ours, other packages'.
 
     Returns
     -------
     list of Path
     """
-    return [*_user_roots(), bundled()]
+    return [*_user_roots(), bundled(), *plugins.folders()]
+
+
+def _first(name: str) -> Path | None:
+    """Return the first file of that name below the roots; other packages are looked at last."""
+    for root in [*_user_roots(), bundled()]:
+        if (root / name).is_file():
+            return root / name
+    return next((root / name for root in plugins.folders() if (root / name).is_file()), None)
 
 
 def _spec_files(folder: Path) -> list[Path]:
@@ -140,6 +146,12 @@ def find(kind: str, name: str) -> Path:
     index = _index(kind)
     if wanted in index:
         return bundled() / folder / index[wanted]
+    for root in plugins.folders():
+        for path in _spec_files(root / folder):
+            names = _names(path)
+            if wanted in map(str.casefold, (*names, path.stem)):
+                return path
+            known += [name.casefold() for name in names]
     # Names of one spec count once, the nearest of them.
     near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *index])), n=12, cutoff=0.5)
     nearest: dict[str, str] = {}
@@ -262,7 +274,7 @@ def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str,
 def load_sources() -> dict[str, dict[str, Any]]:
     """Return the bundled sources by id, and those of the user's folders."""
     merged: dict[str, dict[str, Any]] = {}
-    for root in [bundled(), *_user_roots()]:
+    for root in reversed(roots()):
         path = root / SOURCES
         if path.is_file():
             merged.update(files.read_yaml(path) or {})
@@ -387,7 +399,7 @@ def with_engine(system: System, engine: str) -> System:
     System
     """
     path = bundled() / ENGINE_FOLDER / f"{engine}.yaml"
-    if system.kind != "kernels" or not path.is_file():
+    if not path.is_file():
         return system
     budget, origin = _load(path, Engine, "engine")
     return replace(system, engine=budget, provenance={**system.provenance, **origin})
@@ -404,7 +416,10 @@ def with_power(system: System) -> System:
     -------
     System
     """
-    shape, origin = _load(bundled() / POWER_FOLDER / f"{system.kind}.yaml", POWER_OF_KIND[system.kind], "power_shape")
+    path = _first(f"{POWER_FOLDER}/{system.kind}.yaml")
+    if path is None:
+        raise UserError(f"{system.name}: there is no {POWER_FOLDER}/{system.kind}.yaml for its kind")
+    shape, origin = _load(path, kinds.kind_of(system.kind).power_shape, "power_shape")
     return replace(system, power_shape=shape, provenance={**system.provenance, **origin})
 
 
@@ -453,7 +468,7 @@ def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, P
     Parameters
     ----------
     kind : str
-        Of the machine: ``kernels``, ``dataflow`` or ``sram_pipeline``.
+        Of the machine, one of :mod:`perfmodel.specs.kinds`.
     chip : str
     engine : str
 
@@ -462,15 +477,16 @@ def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, P
     tuple of Efficiency, dict of str to Provenance, and list of str
         The last are what to mind.
     """
-    folder = bundled() / CALIBRATION
-    path = folder / f"{chip}-{engine}.yaml"
+    path = _first(f"{CALIBRATION}/{chip}-{engine}.yaml")
     warnings = []
-    if not path.is_file():
-        path = folder / f"default-{kind}.yaml"
+    if path is None:
+        path = _first(f"{CALIBRATION}/default-{kind}.yaml")
+        if path is None:
+            raise UserError(f"there is no {CALIBRATION}/default-{kind}.yaml for machines of kind {kind}")
         warnings.append(
             f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply, with a wide band"
         )
-    efficiency, provenance = _load(path, EFFICIENCY_OF_KIND[kind], "efficiency")
+    efficiency, provenance = _load(path, kinds.kind_of(kind).efficiency, "efficiency")
     return efficiency, provenance, warnings
 
 
@@ -487,7 +503,12 @@ def engines(chip: str) -> list[str]:
     """
     prefix = f"{chip}-"
     return sorted(
-        path.stem.removeprefix(prefix) for path in (bundled() / CALIBRATION).glob(f"{prefix}*.yaml") if path.is_file()
+        {
+            path.stem.removeprefix(prefix)
+            for root in roots()
+            for path in (root / CALIBRATION).glob(f"{prefix}*.yaml")
+            if path.is_file()
+        }
     )
 
 
@@ -505,7 +526,7 @@ def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
     """
     folder = FOLDERS[kind][0]
     seen: set[str] = set()
-    for root in [*_user_roots(), bundled()]:
+    for root in roots():
         for path in _spec_files(root / folder):
             name, *aliases = _names(path)
             if name not in seen:
@@ -534,13 +555,13 @@ def generated() -> dict[Path, str]:
         form = schema.file_schema(dataclass).model_json_schema()
         made[root / f"{kind}.schema.json"] = json.dumps(form, indent=1) + "\n"
     root = bundled() / CALIBRATION
-    checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, efficiency_class(path))}
+    checked = {p.name: _checksum(p) for p in _spec_files(root) if not problems(p, kind_of_file(p).efficiency)}
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     root = bundled() / ENGINE_FOLDER
     checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, Engine)}
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     root = bundled() / POWER_FOLDER
-    checked = {p.name: _checksum(p) for p in _spec_files(root) if not problems(p, POWER_OF_KIND[p.stem])}
+    checked = {p.name: _checksum(p) for p in _spec_files(root) if not problems(p, kind_of_file(p).power_shape)}
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     return made
 
@@ -552,21 +573,32 @@ def write_generated() -> None:
     _read_index.cache_clear()
 
 
-def efficiency_class(path: Path) -> type[Any]:
-    """Return the dataclass that a calibration file fills, by the fields it has.
+def kind_of_file(path: Path) -> kinds.Kind:
+    """Return the kind of machine that a calibration or power file is for: by its name, which is its key.
 
     Parameters
     ----------
     path : Path
+        ``CHIP-ENGINE.yaml`` or ``default-KIND.yaml`` of a calibration, ``KIND.yaml`` of a power.
 
     Returns
     -------
-    type
+    Kind
+
+    Raises
+    ------
+    UserError
+        Where no system has such a chip, and no kind such a name.
     """
-    raw = files.read_yaml(path)
-    if "layer_time" in raw:
-        return EFFICIENCY_OF_KIND["kernels"]
-    return EFFICIENCY_OF_KIND["dataflow" if "kernel_boundary" in raw else "sram_pipeline"]
+    named = path.stem.removeprefix("default-")
+    if path.parent.name == Path(POWER_FOLDER).name or named != path.stem:
+        return kinds.kind_of(named)
+    chip = path.stem.rpartition("-")[0]
+    for _, _, system in entries("system"):
+        raw, _ = _raw(system)
+        if raw.get("chip") == chip:
+            return kinds.kind_of(str(raw.get("kind")))
+    raise UserError(f"{path}: a calibration is named CHIP-ENGINE.yaml, and no system has a chip '{chip}'")
 
 
 if __name__ == "__main__":

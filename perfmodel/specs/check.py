@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import POWER_OF_KIND, Economics, Engine, Materials, Model, Reliability, System, Traffic
+from perfmodel.specs.types import Economics, Engine, Materials, Model, Reliability, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -16,8 +16,10 @@ def _dataclass(path: Path) -> type[Any]:
     raw = files.read_yaml(path)
     if not isinstance(raw, dict):
         raise UserError(f"{path}: expected a mapping of fields")
-    if raw.keys() & {"layer_time", "kernel_boundary", "layer_overhead"}:
-        return catalog.efficiency_class(path)
+    if path.parent.name == Path(catalog.CALIBRATION).name:
+        return catalog.kind_of_file(path).efficiency
+    if path.parent.name == Path(catalog.POWER_FOLDER).name:
+        return catalog.kind_of_file(path).power_shape
     if "block_tokens" in raw:
         return Engine
     if "cost_of_capital" in raw or raw.get("extends") == "economics":
@@ -26,8 +28,6 @@ def _dataclass(path: Path) -> type[Any]:
         return Materials
     if path.name == catalog.RELIABILITY:
         return Reliability
-    if path.parent.name == "power":
-        return POWER_OF_KIND[path.stem]
     if "layers" in raw:
         return Model
     if "prompt" in raw:

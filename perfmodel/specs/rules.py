@@ -7,26 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.specs import kinds
 from perfmodel.specs.types import (
-    EFFICIENCY_OF_KIND,
     ENGINES,
     PRECISIONS,
     Model,
     System,
 )
 
-_MEMORY_OF_KIND = {"kernels": "hbm", "dataflow": "hbm", "sram_pipeline": "sram"}
-
 
 def _known_kind(system: System) -> Iterator[tuple[str, str]]:
-    if system.kind not in EFFICIENCY_OF_KIND:
-        yield "kind", f"unknown '{system.kind}', expected one of {', '.join(EFFICIENCY_OF_KIND)}"
+    if system.kind not in kinds.names():
+        yield "kind", f"unknown '{system.kind}', expected one of {', '.join(kinds.names())}"
 
 
 def _memory_of_its_kind(system: System) -> Iterator[tuple[str, str]]:
-    tier = _MEMORY_OF_KIND.get(system.kind)
-    if tier and getattr(system.memory, tier) is None:
-        yield f"memory.{tier}", f"a machine of kind {system.kind} needs this memory"
+    if system.kind not in kinds.names():
+        return
+    kind = kinds.kind_of(system.kind)
+    for tier in dict.fromkeys((kind.weights_tier, kind.cache_tier)):
+        if getattr(system.memory, tier) is None:
+            yield f"memory.{tier}", f"a machine of kind {system.kind} needs this memory"
 
 
 def _plans(system: System) -> Iterator[tuple[str, str]]:
@@ -38,8 +39,9 @@ def _plans(system: System) -> Iterator[tuple[str, str]]:
     for index, plan in enumerate(system.plans):
         if plan.pp not in ("fewest", "layers") and not (plan.pp.isdigit() and int(plan.pp) >= 1):
             yield f"plans.{index}.pp", f"unknown '{plan.pp}', expected a number of stages, fewest or layers"
-        if plan.pp in ("fewest", "layers") and system.kind != "sram_pipeline":
-            yield f"plans.{index}.pp", "only a pipeline of SRAM chips finds its stages itself; write a number"
+        known = system.kind in kinds.names()
+        if plan.pp in ("fewest", "layers") and known and not kinds.kind_of(system.kind).finds_stages:
+            yield f"plans.{index}.pp", f"a machine of kind {system.kind} finds no stages itself: write a number"
 
 
 def _rates(system: System) -> Iterator[tuple[str, str]]:

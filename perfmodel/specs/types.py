@@ -421,119 +421,27 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class AllReduce:
-    """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on."""
+class Efficiency:
+    """What an engine reaches on a chip; each kind of machine has a dataclass with fields of its own."""
 
-    small_latency: Seconds
-    small_growth: Ratio
-    small_bandwidth: Bandwidth
-    large_latency: Seconds
-    large_growth: Ratio
-    large_bandwidth: Bandwidth
-    threshold: Bytes
+    def even_experts(self, experts: Any) -> Any:
+        """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.
 
+        Parameters
+        ----------
+        experts : Number
+            Of a layer [1].
 
-@dataclass(frozen=True)
-class KernelsEfficiency:
-    """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves.
+        Returns
+        -------
+        Number
+            Experts [1].
+        """
+        return experts
 
-    Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``.
-    """
-
-    gemm_memory: Mapping[str, PositiveShare]
-    gemm_compute: Mapping[str, PositiveShare]
-    attention_memory: Mapping[str, PositiveShare]
-    attention_growth: Mapping[str, Seconds]
-    attention_compute: PositiveShare
-    expert_memory: PositiveShare
-    expert_compute: PositiveShare
-    dequantised_expert_compute: PositiveShare
-    expert_evenness: PositiveShare
-    expert_tile: AtLeastOne
-    layer_time: Seconds
-    expert_time: Seconds
-    quantise_time: Seconds
-    step_time: Seconds
-    sequence_time: Seconds
-    sequence_traffic: Bytes
-    request_time: Seconds
-    stream_time: Seconds
-    prefill_group: AtLeastOne
-    tpot_spread: Ratio
-    ttft_spread: Ratio
-    stage_latency: Seconds
-    expert_imbalance: AtLeastOne
-    call_latency: Seconds
-    link_efficiency: Mapping[str, PositiveShare]
-    eager_launch: Seconds
-    all_reduce: AllReduce | None = None
-    cuda_graphs: bool = True
-
-
-@dataclass(frozen=True)
-class DataflowEfficiency:
-    """How a dataflow machine runs a fused decoder.
-
-    ``warm_up`` is the time of one sample through a decoder, ``sample_time`` what each further one adds where batches
-    are not streamed.  A layer of experts keeps ``expert_boundary`` of its kernel boundary in a loop.  ``step_time``
-    is what a step takes outside the decoders and the head, ``host_time`` a call of the host.
-    """
-
-    memory: PositiveShare
-    cache_memory: PositiveShare
-    compute: PositiveShare
-    warm_up: Seconds
-    sample_time: Seconds
-    kernel_boundary: Seconds
-    expert_boundary: Share
-    step_time: Seconds
-    host_time: Seconds
-    memory_utilisation: PositiveShare
-    reserved_memory: Bytes
-    kernel_looping: bool = True
-    batch_streaming: bool = True
-    schedule_offloading: bool = True
-    offloaded_tokens: AtLeastOne = 20.0
-
-
-@dataclass(frozen=True)
-class SramEfficiency:
-    """How an SRAM pipeline runs.
-
-    ``layer_overhead`` is the time a layer that the bare machine does not explain and that keeps the stage busy;
-    ``layer_latency`` delays a token as long, but the stage takes the next micro-batch meanwhile.
-
-    The scheduler's means are switches: ``dynamic_chunks`` lets a chunk take what decoding leaves of a beat, else it is
-    sized for the largest micro-batch; ``fused_batches`` lets both share a beat; ``fill_beats`` puts the next prompt
-    behind the end of one; ``decode_first`` keeps prompts from delaying tokens; ``per_token_experts`` streams the
-    experts of every token, else those that a micro-batch meets once.
-    """
-
-    memory: PositiveShare
-    compute: PositiveShare
-    layer_overhead: Seconds
-    token_budget: AtLeastOne
-    memory_utilisation: PositiveShare
-    reserved_memory: Bytes
-    all_reduce_latency: Seconds
-    all_reduce_bandwidth: Bandwidth
-    all_reduce_exponent: PositiveRatio
-    layer_latency: Seconds = 0.0
-    beat: Literal["load", "fixed"] = "load"
-    dynamic_chunks: bool = True
-    fused_batches: bool = True
-    fill_beats: bool = True
-    decode_first: bool = True
-    per_token_experts: bool = True
-
-
-Efficiency = KernelsEfficiency | DataflowEfficiency | SramEfficiency
-
-EFFICIENCY_OF_KIND: dict[str, type[Any]] = {
-    "kernels": KernelsEfficiency,
-    "dataflow": DataflowEfficiency,
-    "sram_pipeline": SramEfficiency,
-}
+    def expert_rows(self) -> Any:
+        """Return the rows of a tile of grouped matrix products; 0 where experts run token by token."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -562,34 +470,8 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class CausePower:
-    """Power of a chip while each cause takes its time, in shares of its TDP; it waits for the host idle.
-
-    ``rest`` is the share of the node's nameplate beyond its chips that host, links, fans and losses draw.
-    """
-
-    idle: Share
-    overhead: Share
-    memory: Share
-    compute: Share
-    collective: Share
-    rest: Share
-
-
-@dataclass(frozen=True)
-class MeanPower:
-    """Mean power as a share of the system's power over chips, where nothing tells how it depends on the work."""
-
-    mean: Share
-
-
-PowerShape = CausePower | MeanPower
-
-POWER_OF_KIND: dict[str, type[Any]] = {
-    "kernels": CausePower,
-    "dataflow": MeanPower,
-    "sram_pipeline": MeanPower,
-}
+class PowerShape:
+    """How the power of a machine follows its work; the forms are in :mod:`perfmodel.machines.power`."""
 
 
 @dataclass(frozen=True)
@@ -601,7 +483,7 @@ class System:
     name, title : str
         Its name here, and as its maker has it.
     kind : str
-        How it runs a step: ``kernels``, ``dataflow`` or ``sram_pipeline``.
+        How it runs a step: the name of one of :mod:`perfmodel.specs.kinds`.
     chip : str
         Name of its chip, by which efficiencies are found.
     chips_per_node : Number
@@ -630,7 +512,7 @@ class System:
     efficiency : Efficiency or None
         What an engine reaches on it.
     engine : Engine or None
-        How an engine budgets its memory; only kernel machines have one.
+        How an engine budgets its memory, where it has a budget of its own.
     power_shape : PowerShape or None
         How power follows the work.
     aliases : tuple of str

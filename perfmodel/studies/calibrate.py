@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, least_squares
 
 from perfmodel.equations import roofline
-from perfmodel.machines.kernels import ATTENTION_BLOCK, all_reduce_time
+from perfmodel.machines import dataflow, kernels, sram_pipeline
+from perfmodel.machines.kernels import ATTENTION_BLOCK, AllReduce, all_reduce_time
+from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import AllReduce, KernelsEfficiency
+from perfmodel.specs.kinds import Kind
 from perfmodel.studies import dataflow_fit, power_fit, serving_fit
 
 Array = NDArray[np.float64]
@@ -486,14 +488,19 @@ def _microseconds(seconds: Any) -> str:
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
+def _defaults(kind: Kind) -> Any:
+    """Return what the default calibration of a kind holds."""
+    return files.read_yaml(catalog.bundled() / catalog.CALIBRATION / f"default-{kind.name}.yaml")
+
+
 def kernel_blocks() -> dict[tuple[str, str], dict[str, Any]]:
     """Return what kernel tables say of every chip and engine that has some, completed by the kind's defaults."""
-    defaults = _without(files.read_yaml(catalog.bundled() / catalog.CALIBRATION / "default-kernels.yaml"))
+    defaults = _without(_defaults(kernels.MACHINE))
     blocks: dict[tuple[str, str], dict[str, Any]] = {}
     for chip in SYSTEM_OF_CHIP:
-        kernels = _kernel_block(chip)
+        tables = _kernel_block(chip)
         for engine in ("vllm", "trtllm", "sglang"):
-            measured: dict[str, Any] = dict(kernels)
+            measured: dict[str, Any] = dict(tables)
             all_reduce = _all_reduce_block(chip, engine)
             if all_reduce is not None:
                 measured["all_reduce"] = all_reduce
@@ -504,9 +511,9 @@ def kernel_blocks() -> dict[tuple[str, str], dict[str, Any]]:
 def serving_groups(blocks: Mapping[tuple[str, str], dict[str, Any]]) -> list[serving_fit.Group]:
     """Return the serving rows with the kernel-level efficiencies of their chips."""
 
-    def efficiency(chip: str, engine: str) -> KernelsEfficiency:
-        made, _ = files.build(KernelsEfficiency, blocks[chip, engine], {})
-        return cast(KernelsEfficiency, made)
+    def efficiency(chip: str, engine: str) -> Efficiency:
+        made, _ = files.build(Efficiency, blocks[chip, engine], {})
+        return cast(Efficiency, made)
 
     return serving_fit.groups(efficiency)
 
@@ -545,10 +552,6 @@ def left_out_scores() -> list[dict[str, Any]]:
 
 def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
     """Give the name and the content of every calibration file."""
-    defaults = {
-        kind: files.read_yaml(catalog.bundled() / catalog.CALIBRATION / f"default-{kind}.yaml")
-        for kind in ("dataflow", "sram_pipeline")
-    }
     blocks = kernel_blocks()
     coefficients = serving_fit.fit_all(serving_groups(blocks))
     models, engines = cross_validation("model"), cross_validation("engine")
@@ -560,8 +563,9 @@ def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
     }
     for (chip, engine), block in blocks.items():
         yield f"{chip}-{engine}", files.merge(block, serving_block(chip, engine, coefficients, errors, block))
-    yield "lpu-v1-native", files.merge(_without(defaults["sram_pipeline"]), {**_LPU_ESTIMATES, **lpu_block()})
-    yield "sn40l-native", files.merge(_without(defaults["dataflow"]), sn40_block())
+    pipeline = _without(_defaults(sram_pipeline.MACHINE))
+    yield "lpu-v1-native", files.merge(pipeline, {**_LPU_ESTIMATES, **lpu_block()})
+    yield "sn40l-native", files.merge(_without(_defaults(dataflow.MACHINE)), sn40_block())
 
 
 _LPU_ESTIMATES: dict[str, Any] = {

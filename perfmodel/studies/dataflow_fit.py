@@ -19,11 +19,12 @@ from scipy.optimize import least_squares
 
 from perfmodel.equations import speculative
 from perfmodel.machines import dataflow
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.dataflow import DataflowEfficiency as Efficiency
+from perfmodel.machines.dataflow import verifying
 from perfmodel.machines.operators import Pass, Step
-from perfmodel.serving.speculation import verifying
-from perfmodel.serving.steady import MACHINES
 from perfmodel.specs import catalog, files
-from perfmodel.specs.types import DataflowEfficiency, Deployment, Model, Scenario, System
+from perfmodel.specs.types import Deployment, Model, Scenario, System
 
 #: Names of the paper.
 MODELS = {
@@ -68,7 +69,8 @@ class Machine:
     Attributes
     ----------
     system : System
-    efficiency : DataflowEfficiency or KernelsEfficiency
+    efficiency : Efficiency
+        Of the system's kind.
     ranks : float
         Chips that share a model.
     """
@@ -79,7 +81,8 @@ class Machine:
 
     def scenario(self, model: Model, precision: str = "bf16") -> Scenario:
         """Return a model on the chips; traffic plays no part in a step."""
-        engine = "native" if self.system.kind == "dataflow" else "trtllm"
+        engines = machine_of(self.system).engines
+        engine = "trtllm" if "trtllm" in engines else engines[0]
         plan = Deployment("paper", engine, precision, "bf16", self.ranks)
         return Scenario(replace(self.system, efficiency=self.efficiency), model, plan, catalog.load_traffic("chat"))
 
@@ -94,9 +97,8 @@ class Machine:
     ) -> Step:
         """Return a decode step of a batch; ``switches`` are fields of the efficiency."""
         machine = self.with_(**switches)
-        work = (Pass(batch, tokens, context, decoding=True),)
         scenario = machine.scenario(catalog.load_model(MODELS.get(model, model)), precision)
-        return cast(Step, MACHINES[self.system.kind].step(scenario, work))
+        return machine_of(self.system).decode(scenario, batch, context, tokens)
 
     def time(self, model: str, batch: float = 1.0, context: float = 4096.0, tokens: float = 1.0, **more: Any) -> float:
         """Return the time of a decode step [s]."""
@@ -260,7 +262,7 @@ def fit(machine: Machine) -> Machine:
 @functools.cache
 def fitted() -> Machine:
     """Return SN40L-16 with fitted numbers; those of the default file where nothing of the paper gives them."""
-    raw = files.read_yaml(catalog.bundled() / catalog.CALIBRATION / "default-dataflow.yaml")
+    raw = files.read_yaml(catalog.bundled() / catalog.CALIBRATION / f"default-{dataflow.MACHINE.name}.yaml")
     fields = {key: value for key, value in raw.items() if key not in ("description", "source", "kind_of_numbers")}
-    defaults, _ = files.build(DataflowEfficiency, fields, {})
+    defaults, _ = files.build(Efficiency, fields, {})
     return fit(Machine(catalog.load_bare_system("sn40l-16"), defaults))

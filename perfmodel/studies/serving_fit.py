@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from perfmodel.machines.kernels import AllReduce, efficiency_of
+from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog
-from perfmodel.specs.types import AllReduce, KernelsEfficiency, Scenario, Traffic
+from perfmodel.specs.types import Scenario, Traffic
 
 Array = NDArray[np.float64]
 #: Scores of left-out rows, stored beside the calibrations.
@@ -176,7 +178,7 @@ def _measured() -> tuple[dict[str, str], ...]:
         return tuple(csv.DictReader(file))
 
 
-def groups(efficiency: Callable[[str, str], KernelsEfficiency]) -> list[Group]:
+def groups(efficiency: Callable[[str, str], Efficiency]) -> list[Group]:
     """Return the rows by group; ``efficiency`` gives the kernel-level efficiencies of a chip and engine."""
     found: OrderedDict[tuple[str, ...], OrderedDict[str, dict[str, Any]]] = OrderedDict()
     for row in _measured():
@@ -192,9 +194,7 @@ def groups(efficiency: Callable[[str, str], KernelsEfficiency]) -> list[Group]:
     return [_group(key, list(entries.values()), efficiency) for key, entries in found.items()]
 
 
-def _group(
-    key: tuple[str, ...], entries: list[dict[str, Any]], efficiency: Callable[[str, str], KernelsEfficiency]
-) -> Group:
+def _group(key: tuple[str, ...], entries: list[dict[str, Any]], efficiency: Callable[[str, str], Efficiency]) -> Group:
     model, hardware, engine, weights, jitter = key
     rows = [entry["row"] for entry in entries]
 
@@ -264,7 +264,7 @@ class Coefficients:
         return {name: value * factors.get(name, 1.0) for name, value in self.shared.items()}
 
 
-def with_coefficients(efficiency: KernelsEfficiency, numbers: Mapping[str, float]) -> KernelsEfficiency:
+def with_coefficients(efficiency: Efficiency, numbers: Mapping[str, float]) -> Efficiency:
     """Return kernel-level efficiencies with the fitted numbers in place."""
     measured: AllReduce | None = efficiency.all_reduce
     if measured is not None:
@@ -289,8 +289,7 @@ def with_coefficients(efficiency: KernelsEfficiency, numbers: Mapping[str, float
 
 def ratios(group: Group, numbers: Mapping[str, float]) -> tuple[Array, Array]:
     """Return predicted over measured TPOT and TTFT of a group."""
-    efficiency = group.scenario.system.efficiency
-    assert isinstance(efficiency, KernelsEfficiency)
+    efficiency = efficiency_of(group.scenario.system)
     system = replace(group.scenario.system, efficiency=with_coefficients(efficiency, numbers))
     with np.errstate(all="ignore"):
         metrics = evaluate(replace(group.scenario, system=system), ("tpot_s", "ttft_s")).metrics

@@ -6,7 +6,6 @@ cost, speed and latency then meets the chain of continuous batching, cheapest fi
 
 from __future__ import annotations
 
-import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,11 @@ import numpy as np
 from perfmodel.equations import queueing
 from perfmodel.equations.serving import interference_per_token
 from perfmodel.errors import UserError
-from perfmodel.machines.operators import layer_count
+from perfmodel.machines import speculation
+from perfmodel.machines.alternating import PREFILL_BUDGET
+from perfmodel.machines.base import machine_of
 from perfmodel.prediction import METRICS, evaluate, run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
-from perfmodel.serving import speculation
 from perfmodel.serving.availability import Availability, with_failures
 from perfmodel.serving.chain import FULL, Service, serve
 from perfmodel.serving.cost import cost, draw
@@ -29,12 +29,12 @@ from perfmodel.serving.disaggregation import Pools, pools
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
-from perfmodel.serving.steady import MACHINES, PREFILL_BUDGET, Steady, front_end, steady_state
+from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.serving.step_times import sequence_limit, step_times
 from perfmodel.serving.traffic import is_trace, lengths_of
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
-from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.specs.types import Scenario
 
 #: What an answer can be chosen by.
 GOALS = ("cost", "power", "chips")
@@ -42,8 +42,6 @@ GOALS = ("cost", "power", "chips")
 _CAPS = np.unique(np.round(np.geomspace(1.0, 4096.0, 160)))
 _BUDGETS = np.round(512.0 * 2.0 ** np.arange(0, 5.5, 0.5))
 #: Nodes that one replica of GPUs may span, and pipeline stages tried.
-_NODES = 4
-_STAGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 #: Plans of a system that meet the chain before the search gives up on finding a better one.
 _CHAINS = 16
 #: Chips beyond which a plan is no answer, unless told otherwise.
@@ -283,26 +281,11 @@ def plans_of(scenario: Scenario) -> Iterator[Scenario]:
         Its own layout does not count.
     """
     system, model = scenario.system, scenario.model
-    layers = float(layer_count(model))
-    experts = [run.moe.experts for run in model.layers if run.moe is not None]
-    if system.kind == "kernels":
-        node = int(float(system.chips_per_node))
-        degrees = [float(tp) for tp in range(1, node + 1) if node % tp == 0]
-        degrees += [float(node * count) for count in range(2, _NODES + 1)] if node < 32 else []
-        stages: Sequence[float] = [pp for pp in _STAGES if pp <= layers]
-    else:
-        degrees = sorted({float(plan.tp) for plan in system.plans})
-        stages = [1.0] if system.kind == "dataflow" else [math.ceil(layers / held) for held in range(1, 9)]
-    for tp, pp in itertools.product(degrees, stages):
-        if system.kind == "kernels" and tp * pp > node * _NODES:
-            continue
+    machine = machine_of(system)
+    experts = machine.spreads_experts and any(run.moe is not None for run in model.layers)
+    for tp, pp in machine.layouts(scenario):
         laid = replace(scenario.deployment, plan="given", tp=tp, pp=pp, ep=1.0, dp=1.0)
-        if system.kind == "sram_pipeline":
-            from perfmodel.machines.sram_pipeline import end_stages
-
-            laid = replace(laid, pp=pp + float(end_stages(replace(scenario, deployment=laid))))
-        ranks = [1.0] + ([tp] if experts and tp > 1 and system.kind == "kernels" else [])
-        for ep in ranks:
+        for ep in [1.0, tp] if experts and tp > 1 else [1.0]:
             candidate = replace(scenario, deployment=replace(laid, ep=ep))
             try:
                 check_plan(model, system, candidate.deployment)
@@ -323,20 +306,20 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
     if not room >= 1:
         return Rejected(name, plan, "no request fits beside the weights")
     most = min(room, sequence_limit(scenario))
-    rides = isinstance(scenario.system.efficiency, SramEfficiency)
+    machine = machine_of(scenario.system)
+    rides, front = machine.prefill_rides, machine.front_end(scenario.system)
     caps = np.append(_CAPS[most > _CAPS], math.floor(most))
-    machine = MACHINES[scenario.system.kind]
     output, prompt = lengths.mean(lengths.output), lengths.mean(lengths.prompt)
     context = lengths.mean(lengths.output * (lengths.prompt + lengths.output / 2)) / output
     cached = float(scenario.traffic.prefix_hits)
     step = np.asarray(speculation.decode(machine, scenario, caps, context).step.time) * np.ones_like(caps)
-    step = np.maximum(step, caps * float(front_end(scenario).stream))
+    step = np.maximum(step, caps * float(front.stream))
     together = np.maximum(1.0, np.minimum(caps / output, PREFILL_BUDGET / prompt))
     first, occupancy = speculation.prefill(
         machine, scenario, caps if rides else 1.0, context, max(1.0, prompt * (1 - cached)), together
     )
     occupancy = np.asarray(occupancy) * np.ones_like(caps)
-    latency = float(np.min(np.asarray(first.time))) + float(front_end(scenario).request)
+    latency = float(np.min(np.asarray(first.time))) + float(front.request)
     budgets = np.array([math.nan]) if rides else _BUDGETS
     rate = queueing.saturated_rate(running=caps, output=output, step=step, occupancy=occupancy)[:, None]
     if not rides:
@@ -516,7 +499,7 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
         raise UserError(f"--availability {target:g}: must be a share between 0 and 1, as 0.999")
     system, rates = answer.scenario.system, catalog.load_reliability()
     if chip_mtbf is None:
-        if system.kind != "kernels":
+        if not machine_of(system).failures_published:
             warnings.append(f"time between failures of {system.chip} is not published: give --chip-mtbf for spares")
             return answer
         chip_mtbf = float(rates.chip_mtbf)
@@ -646,8 +629,7 @@ def cautions(scenario: Scenario, load: Loaded) -> list[str]:
         found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
     if not queue.saturated and queue.utilisation > 0.9:
         found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
-    if scenario.system.kind == "kernels" and float(scenario.deployment.pp) > 1:
-        found.append("pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted")
+    found += machine_of(scenario.system).load_warnings(scenario)
     if load.service.refused > 1e-6:
         found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
     return found
@@ -922,14 +904,12 @@ def _sized(scenario: Scenario, load: Loaded, budget: float) -> Sized:
     whole = replace(scenario, deployment=laid, traffic=traffic)
     steady = _steady(whole, load)
     money = cost(whole, steady, draw(whole, steady))
-    token_budget = budget
-    if isinstance(scenario.system.efficiency, SramEfficiency):
-        token_budget = float(scenario.system.efficiency.token_budget)
+    fixed = machine_of(scenario.system).token_budget(scenario.system)
     return Sized(
         whole,
         load,
         float(load.service.cap),
-        token_budget,
+        budget if fixed is None else float(fixed),
         float(evaluate(whole, ()).chips),
         float(money.per_hour),
         float(money.draw.mean.watts),

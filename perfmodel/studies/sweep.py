@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import CAUSES
 from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
 from perfmodel.question import Options, check_plan, resolve
@@ -87,8 +88,9 @@ def parse_axis(scenario: Scenario, path: str, written: Any) -> Axis:
         raise UserError(f"--axis {path}: {error}") from None
     if where == "speculation.k" and scenario.speculation is not None and scenario.speculation.ar is not None:
         raise UserError(f"--axis {path}: an AR belongs to one k; give --alpha or --accept instead of --ar")
-    # Only GPU layouts are free of the search for the fewest stages, so only theirs broadcast.
-    return Axis(where, _some(path, values), rule.unit, loops=where in _LAYOUT and scenario.system.kind != "kernels")
+    # Where degrees are those of plans, or stages are searched for, each layout is a question of its own.
+    loops = where in _LAYOUT and not machine_of(scenario.system).free_degrees
+    return Axis(where, _some(path, values), rule.unit, loops=loops)
 
 
 def _listed(written: Any) -> list[Any]:

@@ -16,10 +16,10 @@ import pytest
 from programs import recalculate_all, run_chromium, run_node
 from workbooks import cached, loaded, shown
 
+from perfmodel.machines.base import machine_of
 from perfmodel.outputs import javascript, spreadsheet
 from perfmodel.prediction import METRICS, evaluate, traced
 from perfmodel.question import Options, resolve
-from perfmodel.serving.steady import MACHINES
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put, quantities
 from perfmodel.specs.types import Scenario
@@ -123,7 +123,7 @@ def close(expected: Any) -> Any:
 
 def numbers(answer: Any) -> dict[str, Any]:
     """Return all that a prediction holds, and one decode step of seven sequences."""
-    step = MACHINES[answer.scenario.system.kind].decode(answer.scenario, 7.0, 2000.0)
+    step = machine_of(answer.scenario.system).decode(answer.scenario, 7.0, 2000.0)
     return {
         **answer.metrics,
         "max_concurrency": answer.max_concurrency,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.equations import disaggregation as split
 from perfmodel.equations import reliability
+from perfmodel.machines.base import machine_of
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving.availability import spares_for
@@ -19,7 +20,7 @@ from perfmodel.serving.cost import cost_of
 from perfmodel.serving.disaggregation import Pools, pools, split_step
 from perfmodel.serving.lengths import Lengths, empirical, lognormal
 from perfmodel.serving.objectives import Objectives, loaded, replicas_for, statistic
-from perfmodel.serving.steady import MACHINES, steady_state
+from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table, lengths_of
 from perfmodel.studies.size import at_rate, load_dict, pareto, size
@@ -45,9 +46,9 @@ def test_tabulated_steps_are_those_of_the_machine(scenario, service):
     """At the knots and between them."""
     for batch in (1.0, 17.0, 200.0):
         for context in (100.0, 1300.0, 3777.0):
-            exact = float(MACHINES["kernels"].decode(scenario, batch, context).time)
+            exact = float(machine_of(scenario.system).decode(scenario, batch, context).time)
             assert float(service.times.step(batch, context)) == pytest.approx(exact, rel=0.01)
-    first, _ = MACHINES["kernels"].prefill(scenario, 1.0, 1000.0, 1155.0, 1.0)
+    first, _ = machine_of(scenario.system).prefill(scenario, 1.0, 1000.0, 1155.0, 1.0)
     assert float(service.times.first_token(1155.0, 1.0)) == pytest.approx(float(first.time), rel=0.03)
 
 
@@ -85,7 +86,7 @@ def test_little_holds(service, used):
 
 def test_an_idle_replica_is_as_fast_as_one_request_alone(scenario, service):
     queue = load_queue(service, service.capacity * 1e-6)
-    alone = float(MACHINES["kernels"].decode(scenario, 1.0, service.context).time)
+    alone = float(machine_of(scenario.system).decode(scenario, 1.0, service.context).time)
     assert statistic(queue, "tpot", "mean") == pytest.approx(alone, rel=0.02)
 
 
@@ -292,7 +293,7 @@ def test_more_prompt_for_each_output_takes_more_prefill(scenario):
 
 
 def test_a_split_layer_is_no_faster_than_its_parts(scenario):
-    whole = float(MACHINES["kernels"].decode(scenario, 32.0, 1000.0).time)
+    whole = float(machine_of(scenario.system).decode(scenario, 32.0, 1000.0).time)
     assert split_step(scenario, scenario, 32.0, 1000.0, 1.0) >= whole
 
 

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 import perfmodel
 from perfmodel.equations import pipeline
 from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.dataflow import DataflowEfficiency
+from perfmodel.machines.kernels import AllReduce, KernelsEfficiency
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.serving import fit
-from perfmodel.serving.steady import MACHINES
 from perfmodel.specs import catalog
-from perfmodel.specs.types import AllReduce, DataflowEfficiency, KernelsEfficiency
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "data" / "models.json").read_text(encoding="utf-8"))["models"]
 #: The own count below is one of dense models with full attention in every layer.
@@ -200,7 +201,7 @@ def ideal(scenario):
 
 
 def decode_time(scenario, running, context):
-    return MACHINES[scenario.system.kind].decode(scenario, running, context).time
+    return machine_of(scenario.system).decode(scenario, running, context).time
 
 
 def with_bandwidth(scenario, factor):

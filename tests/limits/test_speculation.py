@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import perfmodel
 from perfmodel.equations import speculative
 from perfmodel.errors import UserError
+from perfmodel.machines.speculation import tokens_per_step
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
-from perfmodel.serving.speculation import tokens_per_step
 
 LIMITS = settings(derandomize=True, deadline=None, max_examples=25)
 CHANCES = st.floats(0.0, 1.0)

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from perfmodel.specs import catalog
-from perfmodel.specs.types import EFFICIENCY_OF_KIND
+from perfmodel.specs.kinds import kind_of
 
 FILES = [(kind, name, path) for kind in catalog.FOLDERS for name, _, path in catalog.entries(kind)]
 SYSTEMS = sorted(name for kind, name, _ in FILES if kind == "system")
@@ -48,7 +48,7 @@ def test_a_bundled_file_has_no_problems(kind, path):
 
 @pytest.mark.parametrize("path", CALIBRATIONS, ids=lambda path: path.stem)
 def test_a_calibration_file_has_no_problems(path):
-    assert catalog.problems(path, EFFICIENCY_OF_KIND[machine_kind(path)]) == []
+    assert catalog.problems(path, kind_of(machine_kind(path)).efficiency) == []
 
 
 @pytest.mark.parametrize(("name", "entry"), sorted(catalog.load_sources().items()))

@@ -10,10 +10,9 @@ from scipy.optimize import brentq
 
 from perfmodel.equations import pipeline
 from perfmodel.machines import sram_pipeline
+from perfmodel.machines.base import Load, machine_of
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
-from perfmodel.serving import pipeline as loops
-from perfmodel.serving.chunked import chunked_loop
 from perfmodel.serving.fit import fit
 from perfmodel.serving.steady import steady_state
 from perfmodel.studies.ship.samples import KI, SAMPLES
@@ -24,6 +23,10 @@ DETERMINISTIC = settings(derandomize=True, deadline=None, max_examples=60)
 def ship(*changes, **options):
     asked = {"plan": "ship-16x95", "precision": "fp8", "concurrency": 380.0, "prompt": 1820.0, "output": 228.0}
     return resolve("qwen3-235b-a22b", "lpu-v1", Options(**{**asked, **options}), changes)
+
+
+def closed_loop(scenario, **load):
+    return machine_of(scenario.system).closed_loop(scenario, Load(**load))
 
 
 def most_of(budget, prompt, steps):
@@ -62,9 +65,9 @@ def test_two_rounds_are_settled(monkeypatch, beat, latency, prompt, output):
     scenario = ship(f"system.efficiency.beat={beat}", f"system.efficiency.layer_latency={latency}")
     found = {}
     for rounds in (2, 40):
-        monkeypatch.setattr(loops, "_ROUNDS", rounds)
-        loop = loops.closed_loop(scenario, running=100.0, prompt=prompt, output=output)
-        found[rounds] = [float(loop.rate), float(loop.decode.time)]
+        monkeypatch.setattr(sram_pipeline, "_ROUNDS", rounds)
+        loop = closed_loop(scenario, running=100.0, prompt=prompt, output=output)
+        found[rounds] = [float(loop.rate), float(loop.decoding.step.time)]
     assert found[2] == pytest.approx(found[40], rel=0.01)
 
 
@@ -78,16 +81,16 @@ def test_two_rounds_are_settled(monkeypatch, beat, latency, prompt, output):
 )
 def test_no_beat_carries_more_than_its_budget(running, prompt, output, budget, beat):
     scenario = ship(f"system.efficiency.token_budget={budget}", f"system.efficiency.beat={beat}")
-    loop = loops.closed_loop(scenario, running=running, prompt=prompt, output=output)
+    loop = closed_loop(scenario, running=running, prompt=prompt, output=output)
     tokens_per_s = float(loop.rate) * (prompt + output - 1)
     assert tokens_per_s * float(loop.full) <= budget * (1 + 1e-9)
     # Little's law: requests in service are those that prefill, wait and decode.
-    life = float(loop.prefill.time + loop.wait + (output - 1) * loop.decode.time)
+    life = float(loop.prefill.time + loop.wait + (output - 1) * loop.decoding.step.time)
     assert float(loop.rate) * life == pytest.approx(running, rel=1e-9)
 
 
 def test_a_saturated_pipeline_gains_nothing_from_more_users():
-    one, more = (loops.closed_loop(ship(), running=n, prompt=1986.0, output=62.0) for n in (400.0, 800.0))
+    one, more = (closed_loop(ship(), running=n, prompt=1986.0, output=62.0) for n in (400.0, 800.0))
     assert float(more.rate) == pytest.approx(float(one.rate), rel=1e-3)
     assert float(more.wait) > 2 * float(one.wait)
 
@@ -102,8 +105,8 @@ def test_a_lone_request_waits_for_nobody():
 
 def test_380_users_of_the_evaluated_pipeline_decode_in_micro_batches_of_4():
     """With hardly any prefill, 380 requests put 4 tokens into each of 95 stages."""
-    loop = loops.closed_loop(ship(), running=380.0, prompt=1.0, output=1e5)
-    assert 380 / (float(loop.decode.time) / float(loop.beat)) == pytest.approx(4, rel=0.2)
+    loop = closed_loop(ship(), running=380.0, prompt=1.0, output=1e5)
+    assert 380 / (float(loop.decoding.step.time) / float(loop.beat)) == pytest.approx(4, rel=0.2)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
@@ -134,7 +137,7 @@ def test_a_budget_of_8192_is_what_predict_says(prompt, output, users):
         "dgx-b200:tp=8,engine=sglang,precision=fp8",
         Options(prompt=prompt, output=output, concurrency=users),
     )
-    loop = chunked_loop(scenario, running=users, prompt=prompt, output=output, budget=8192.0)
+    loop = closed_loop(scenario, running=users, prompt=prompt, output=output, budget=8192.0)
     answer = run(scenario)
     assert float(loop.tpot) == pytest.approx(answer.tpot_s, rel=1e-3)
     assert float(loop.ttft) == pytest.approx(answer.ttft_s, rel=0.01)
@@ -145,7 +148,7 @@ def test_a_larger_budget_never_costs_throughput(lock_step):
     scenario = resolve("qwen3-235b-a22b", "dgx-b200:tp=8,engine=sglang,precision=fp8", Options())
     prompt = np.array([1000.0, 1986.0, 7000.0, 31000.0])
     small, large = (
-        chunked_loop(scenario, running=64.0, prompt=prompt, output=prompt / 8, budget=budget, lock_step=lock_step).rate
+        closed_loop(scenario, running=64.0, prompt=prompt, output=prompt / 8, budget=budget, lock_step=lock_step).rate
         for budget in (2048.0, 16384.0)
     )
     assert np.all(large >= small * (1 - 1e-9))
@@ -164,8 +167,8 @@ def test_a_larger_budget_never_costs_throughput(lock_step):
 def test_no_means_of_the_scheduler_does_harm_under_load(switch, metric, better, prompt, output):
     found = []
     for on in ("true", "false"):
-        loop = loops.closed_loop(ship(f"system.efficiency.{switch}={on}"), running=760.0, prompt=prompt, output=output)
-        found.append(float(loop.rate) if metric == "rate" else float(loop.decode.time + loop.stall))
+        loop = closed_loop(ship(f"system.efficiency.{switch}={on}"), running=760.0, prompt=prompt, output=output)
+        found.append(float(loop.rate) if metric == "rate" else float(loop.decoding.step.time + loop.stall))
     assert better * found[0] >= better * found[1] * (1 - better * 1e-3)
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfmodel.equations import serving
+from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
+from perfmodel.machines.kernels import efficiency_of
 from perfmodel.prediction import evaluate
 from perfmodel.serving.chain import Service, closed_queue, serve
 from perfmodel.serving.lengths import lognormal
 from perfmodel.serving.step_times import StepTimes, step_times
 from perfmodel.specs import catalog
-from perfmodel.specs.types import KernelsEfficiency, Scenario
+from perfmodel.specs.types import Scenario
 from perfmodel.studies import serving_fit
 from perfmodel.studies.figures import Chart, Figure, Layer, Table, figure
 
@@ -70,8 +72,8 @@ def _times(scenario: Scenario, tp: float, prompt: Any, output: Any) -> StepTimes
     return step_times(one, longest_prompt=float(prompt.max()), longest=float((prompt + output).max()))
 
 
-def _efficiency(chip: str, engine: str) -> KernelsEfficiency:
-    return cast(KernelsEfficiency, catalog.load_system(f"dgx-{chip}", engine)[0].efficiency)
+def _efficiency(chip: str, engine: str) -> Efficiency:
+    return efficiency_of(catalog.load_system(f"dgx-{chip}", engine)[0])
 
 
 @figure("load-closed-loop")

@@ -15,7 +15,7 @@ from perfmodel.question import Options, resolve
 from perfmodel.serving.cost import AllInPower, cost, draw
 from perfmodel.serving.steady import steady_state
 from perfmodel.specs import catalog
-from perfmodel.specs.types import CausePower, Scenario
+from perfmodel.specs.types import Scenario
 from perfmodel.studies import power_fit, validate
 from perfmodel.studies.cost import bom, ownership
 from perfmodel.studies.cost.uncertainty import draw_samples
@@ -380,7 +380,6 @@ def power() -> Figure:
         }
     )
     shape = catalog.load_system("dgx-b200")[0].power_shape
-    assert isinstance(shape, CausePower)
     levels = pd.DataFrame(
         [
             {"use": 1e-4, "power": float(getattr(shape, cause)), "kind": f"level: {cause}", "time": NAN}

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.equations import power, tco
 from perfmodel.errors import UserError
+from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
 from perfmodel.prediction import Prediction, evaluate, run
 from perfmodel.question import Options, distinct, resolve, split_changes, split_system
@@ -443,10 +444,8 @@ def _labels(scenario: Scenario) -> tuple[str, ...]:
         found.append("price not published")
     if provenance_of(scenario, "system.power.system_per_chip").kind == "estimate":
         found.append("nameplate power estimated")
-    if system.kind != "kernels":
-        found.append("power a mean whatever the load")
-    elif system.chip != "b200":
-        found.append("power uncalibrated")
+    if caution := shape_of(system).cautions(system)[0]:
+        found.append(caution)
     if system.carbon.embodied_per_chip != system.carbon.embodied_per_chip:
         found.append("embodied carbon not published")
     return tuple(found)

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.power import shape_of
 from perfmodel.prediction import MONEY_ROOTS, time_spreads
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.specs.paths import provenance_of, put, quantities
-from perfmodel.specs.types import KernelsEfficiency, Scenario
+from perfmodel.specs.types import Scenario
 
 Array = NDArray[np.float64]
 
@@ -63,16 +65,16 @@ class Unknown:
 
 def unknowns(scenario: Scenario) -> Iterator[Unknown]:
     """Give everything about a scenario that is not known."""
-    measured = isinstance(scenario.system.efficiency, KernelsEfficiency)
+    measured = machine_of(scenario.system).spread_holds_efficiencies
+    # Systems whose power rests on the same readings share what is not known of it.
+    shared_roots = ("economics.", "system.power_shape.") if shape_of(scenario.system).shared else ("economics.",)
     for path, _, value in quantities(scenario):
         origin = provenance_of(scenario, path)
         if origin.kind != "estimate" or origin.low != origin.low:
             continue
         if measured and path.startswith("system.efficiency."):
             continue
-        # GPUs take the power of one chip's kernels, so what is not known of it is the same for all.
-        shared = path.startswith(("economics.", "system.power_shape.") if measured else "economics.")
-        yield Unknown(path, origin.low, float(value), origin.high, shared)
+        yield Unknown(path, origin.low, float(value), origin.high, path.startswith(shared_roots))
     ttft, tpot = time_spreads(scenario)
     yield Unknown(TTFT, -ttft, ttft, ttft, False)
     yield Unknown(TPOT, -tpot, tpot, tpot, False)

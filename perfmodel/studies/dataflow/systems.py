@@ -6,7 +6,6 @@ from perfmodel.equations import speculative
 from perfmodel.machines import kernels
 from perfmodel.machines.operators import Pass, head_operator, layer_operators, total_parameters
 from perfmodel.specs import catalog
-from perfmodel.specs.types import KernelsEfficiency
 from perfmodel.studies.dataflow.common import (
     PAPER,
     Entry,
@@ -155,7 +154,7 @@ def _operator_times(machine: Machine) -> dict[str, float]:
     """Return the time of a step of Llama-3.1-8B by the operators of Figure 2 [s]."""
     model = catalog.load_model(MODELS["8B"])
     scenario, work = machine.scenario(model), (Pass(1.0, 1.0, 1.0, decoding=True),)
-    efficiency: KernelsEfficiency = machine.efficiency
+    efficiency: kernels.KernelsEfficiency = machine.efficiency
     layers = float(model.layers[0].count)
     found = dict.fromkeys(_PARTS, 0.0)
     fixed = 0.0

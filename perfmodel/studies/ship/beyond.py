@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from perfmodel.machines.operators import ACTIVATION_BYTES, Pass, layer_count
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit
 from perfmodel.specs.paths import put
-from perfmodel.specs.types import Scenario, SramEfficiency
+from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Table, figure
 from perfmodel.studies.ship import matrix
@@ -385,7 +385,7 @@ def availability(
         enough = np.flatnonzero(up >= 0.999)
         needed.append(f"{int(enough[0])} at {mtbf:,.0f} h" if len(enough) else f"more than {spares} at {mtbf:,.0f} h")
     table = []
-    tokens = float(cast(SramEfficiency, scenario.system.efficiency).token_budget)
+    tokens = float(sram_pipeline.MACHINE.token_budget(scenario.system))
     beat = sram_pipeline.plain_beat(scenario, users / plan.pp, 2048.0).time
     for skipped in range(5):
         rate = float(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfmodel.machines.kernels import efficiency_of
 from perfmodel.question import Options, resolve
-from perfmodel.specs.types import KernelsEfficiency
 from perfmodel.studies.figures import Chart, Figure, Layer, Number, Table, figure
 from perfmodel.studies.ship import matrix
 from perfmodel.studies.ship.claims import Judged
@@ -411,8 +411,7 @@ def comparison(
     free = matrix.Free().including(stage_budget, users_per_box)
     ratios, contexts = sorted(ratios), sorted(contexts)
     boxes = machines.scale()
-    engine = resolve(model, gpu, Options(precision=precision)).system.efficiency
-    assert isinstance(engine, KernelsEfficiency)
+    engine = efficiency_of(resolve(model, gpu, Options(precision=precision)).system)
     at = {
         "tpot_spread": float(engine.tpot_spread),
         "ttft_spread": float(engine.ttft_spread),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfmodel.equations import roofline
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import Operator, Pass, layer_operators
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog
@@ -76,8 +77,7 @@ def intensity(
     ridges = []
     for system, rate in _RIDGES:
         spec = catalog.load_bare_system(system)
-        tier = spec.memory.sram if spec.kind == "sram_pipeline" else spec.memory.hbm
-        assert tier is not None
+        tier = machine_of(spec).weights_memory(spec)
         ridges.append((spec.name, float(roofline.ridge_point(peak=spec.rates[rate], bandwidth=tier.bandwidth))))
     charts, numbers, claims = [], [], []
     words = []

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfmodel.equations import collectives
 from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import ACTIVATION_BYTES, layer_count
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
-from perfmodel.specs.types import PRECISION_BYTES, SramEfficiency
+from perfmodel.specs.types import PRECISION_BYTES
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, figure
 from perfmodel.studies.ship.data import only_known
 
@@ -235,20 +235,14 @@ def public_speeds(
             "system.efficiency.layer_overhead",
             0.0,
         )
-        efficiency, link = scenario.system.efficiency, scenario.system.link
-        assert isinstance(efficiency, SramEfficiency)
+        system, link = scenario.system, scenario.system.link
         layers = float(layer_count(scenario.model))
         answer = evaluate(scenario)
         bare = float(answer.metrics["tpot_s"]) / layers * 1e6
         links = float(answer.breakdown["decode"]["collective"]) / layers * 1e6
-        summed = 2e6 * float(
-            collectives.saturating_all_reduce(
-                message=scenario.model.hidden * ACTIVATION_BYTES,
-                latency=efficiency.all_reduce_latency,
-                bandwidth=efficiency.all_reduce_bandwidth,
-                exponent=efficiency.all_reduce_exponent,
-            )
-        )
+        curve = machine_of(system).all_reduce(system, scenario.model.hidden * ACTIVATION_BYTES)
+        assert curve is not None
+        summed = 2e6 * float(curve[0])
         public = PUBLIC[model]
         parts = [
             ("bare: SRAM and matrix units", bare - links),

@@ -15,10 +15,10 @@ import numpy as np
 
 from perfmodel.equations import memory, serving
 from perfmodel.errors import UserError
+from perfmodel.machines import base
+from perfmodel.machines.base import machine_of
 from perfmodel.question import Options, resolve
-from perfmodel.serving.chunked import chunked_loop
 from perfmodel.serving.fit import fit
-from perfmodel.serving.pipeline import closed_loop
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 from perfmodel.studies.ship.samples import SAMPLES
@@ -157,7 +157,7 @@ def _service(scenario: Scenario, offered: Any, load: Load, loop: Any) -> Service
         )
     running = np.maximum(1.0, memory.running_requests(offered=offered, cap=cap))
     found = loop(running)
-    ttft = running / found.rate - np.maximum(0.0, load.output - 1) * tpot_of(found)
+    ttft = running / found.rate - np.maximum(0.0, load.output - 1) * found.tpot
     kept = functools.partial(serving.where_it_fits, cap=cap)
     # A queue before the machine holds the others, so that what is offered is what is served and what waits.
     full = offered >= FULL
@@ -165,7 +165,7 @@ def _service(scenario: Scenario, offered: Any, load: Load, loop: Any) -> Service
     return Service(
         requests=kept(value=found.rate),
         throughput=kept(value=found.rate * (load.prompt + load.output)),
-        tpot=kept(value=tpot_of(found)),
+        tpot=kept(value=found.tpot),
         ttft=kept(value=ttft),
         wait=kept(value=wait),
         entry=kept(value=found.entry),
@@ -173,11 +173,6 @@ def _service(scenario: Scenario, offered: Any, load: Load, loop: Any) -> Service
         prompt=load.prompt,
         output=load.output,
     )
-
-
-def tpot_of(loop: Any) -> Any:
-    """Return the time between tokens of either kind of loop [s]."""
-    return loop.decode.time + loop.stall if hasattr(loop, "decode") else loop.tpot
 
 
 def _stack(parts: Sequence[Service], axis: int = 0) -> Service:
@@ -208,13 +203,15 @@ def pipeline_service(
                 ("beat", beat),
             ):
                 scenario = put(scenario, f"system.efficiency.{path}", value)
-            by_bits.append(_service(scenario, users, load, functools.partial(_pipeline_loop, scenario, load)))
+            by_bits.append(_service(scenario, users, load, functools.partial(closed_loop, scenario, load)))
         by_beat.append(_stack(by_bits))
     return _stack(by_beat)
 
 
-def _pipeline_loop(scenario: Scenario, load: Load, running: Any) -> Any:
-    return closed_loop(scenario, running=running, prompt=load.prompt, output=load.output, bias=load.bias)
+def closed_loop(scenario: Scenario, load: Load, running: Any, **how: Any) -> base.Loop:
+    """Return the closed loop of one replica with so many requests in service; ``how`` are fields of its load."""
+    asked = base.Load(running, load.prompt, load.output, bias=load.bias, **how)
+    return machine_of(scenario.system).closed_loop(scenario, asked)
 
 
 def gpu_service(
@@ -228,18 +225,7 @@ def gpu_service(
         scenario = resolve(model, on, Options(precision=precision, kv_precision=KV_BITS[bits]), changes)
         by_arrival = []
         for arrival in free.arrivals:
-
-            def loop(running: Any, scenario: Scenario = scenario, arrival: str = arrival) -> Any:
-                return chunked_loop(
-                    scenario,
-                    running=running,
-                    prompt=load.prompt,
-                    output=load.output,
-                    budget=budget,
-                    lock_step=arrival == "lock-step",
-                    bias=load.bias,
-                )
-
+            loop = functools.partial(closed_loop, scenario, load, budget=budget, lock_step=arrival == "lock-step")
             by_arrival.append(_service(scenario, users, load, loop))
         by_bits.append(_stack(by_arrival, axis=2))
     return _stack(by_bits)

@@ -13,8 +13,8 @@ from perfmodel.equations import caching
 from perfmodel.equations import memory as equations
 from perfmodel.errors import UserError
 from perfmodel.machines import operators, sram_pipeline
+from perfmodel.machines.base import Load, machine_of
 from perfmodel.question import Options, resolve
-from perfmodel.serving.pipeline import closed_loop
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import PRECISION_BYTES, Scenario
 from perfmodel.specs.units import parse
@@ -199,7 +199,8 @@ def first_tokens(scenario: Scenario, context: Any, new: float, output: float) ->
     ddr = scenario.system.memory.ddr
     assert ddr is not None
     chips = scenario.deployment.tp * scenario.deployment.pp
-    miss = closed_loop(scenario, running=np.float64(1.0), prompt=context, output=output).prefill.time
+    alone = Load(np.float64(1.0), context, output)
+    miss = machine_of(scenario.system).closed_loop(scenario, alone).prefill.time
     hit = sram_pipeline.chunked(scenario, others=0.0, prompt=new, context=context)
     # What follows the prefix attends to all of it.
     near = sram_pipeline.prompt_step(scenario, hit).time

@@ -12,10 +12,10 @@ from scipy.sparse import csgraph
 
 from perfmodel.equations import collectives, roofline, transformer
 from perfmodel.errors import UserError
-from perfmodel.machines.kernels import all_reduce_time
+from perfmodel.machines import kernels, sram_pipeline
 from perfmodel.machines.operators import ACTIVATION_BYTES
 from perfmodel.specs import catalog
-from perfmodel.specs.types import PRECISION_BYTES, KernelsEfficiency, SramEfficiency, System
+from perfmodel.specs.types import PRECISION_BYTES, System
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, figure
 from perfmodel.studies.ship.data import only_known, table
 
@@ -229,8 +229,7 @@ _MEASURED = "aiconfigurator-core 0.12.0, medians over releases (Apache-2.0)"
 
 
 def _lpu_times(system: System, sizes: Any) -> dict[str, Any]:
-    efficiency, link = system.efficiency, system.link
-    assert isinstance(efficiency, SramEfficiency)
+    efficiency, link = sram_pipeline.efficiency_of(system), system.link
     port, hop = link.port_bandwidth_per_direction, link.hop_latency
     return {
         "LPU, printed knees (8 to 64)": collectives.saturating_all_reduce(
@@ -255,10 +254,9 @@ def _gpu_times(hardware: str, sizes: Any) -> dict[str, Any]:
     found = {}
     for label, engine in _ENGINES.values():
         if engine:
-            efficiency = catalog.load_system(_SYSTEMS[hardware], engine)[0].efficiency
-            assert isinstance(efficiency, KernelsEfficiency)
+            efficiency = kernels.efficiency_of(catalog.load_system(_SYSTEMS[hardware], engine)[0])
             assert efficiency.all_reduce is not None
-            found[label] = all_reduce_time(efficiency.all_reduce, sizes, 8.0)
+            found[label] = kernels.all_reduce_time(efficiency.all_reduce, sizes, 8.0)
             if engine == "vllm":
                 found["vLLM custom, eager"] = collectives.eager_collective(
                     collective=found[label], launch=efficiency.eager_launch
@@ -349,8 +347,7 @@ def all_reduce(on: str = "lpu-v1", hardware: Sequence[str] = ("B200 SXM", "H100 
         "kind": "kind",
     }
     drawn = (Layer("line", rows="kind != 'published'"), Layer("point", rows="kind in ('published', 'measured')"))
-    efficiency = system.efficiency
-    assert isinstance(efficiency, SramEfficiency)
+    efficiency = sram_pipeline.efficiency_of(system)
     numbers = []
     for kib, share in ((32, 0.5), (80, 0.9)):
         time = collectives.saturating_all_reduce(
@@ -447,8 +444,7 @@ def overlap(
 ) -> Figure:
     """All-reduces that the matrix product before them does not hide (Figure 6b)."""
     system, shapes = catalog.load_system(on)[0], catalog.load_model(model)
-    efficiency, sram = system.efficiency, system.memory.sram
-    assert isinstance(efficiency, SramEfficiency)
+    efficiency, sram = sram_pipeline.efficiency_of(system), system.memory.sram
     assert sram is not None
     run = shapes.layers[0]
     if run.mlp is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from perfmodel.equations import memory, serving
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit
-from perfmodel.serving.pipeline import closed_loop
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse
@@ -36,8 +36,8 @@ def _served(scenario: Scenario, users: float, load: matrix.Load, held: Any) -> d
     if not np.any(np.greater_equal(cap, 1)):
         raise UserError(f"no request of {scenario.model.name} fits {scenario.system.name} with this plan")
     running = np.maximum(1.0, memory.running_requests(offered=users, cap=cap))
-    loop = closed_loop(scenario, running=running, prompt=load.prompt, output=load.output)
-    tpot = matrix.tpot_of(loop)
+    loop = matrix.closed_loop(scenario, replace(load, bias=1.0), running)
+    tpot = loop.tpot
     found = {
         "throughput": loop.rate * (load.prompt + load.output),
         "speed": 1 / tpot,

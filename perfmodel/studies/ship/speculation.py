@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from perfmodel.equations import speculative
+from perfmodel.machines import speculation
+from perfmodel.machines.base import machine_of
 from perfmodel.question import Options, resolve
-from perfmodel.serving import speculation
-from perfmodel.serving.steady import MACHINES, chips
+from perfmodel.serving.steady import chips
 from perfmodel.specs.paths import put
 from perfmodel.specs.units import parse
 from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Table, Verdict, figure
@@ -44,7 +45,7 @@ def speculation_on_pipeline(
                 "system.efficiency.layer_overhead",
                 parse(overhead, "s"),
             )
-            machine = MACHINES[scenario.system.kind]
+            machine = machine_of(scenario.system)
             decoding = speculation.decode(machine, scenario, 1.0, context)
             assert decoding.draft is not None
             assert decoding.verify is not None

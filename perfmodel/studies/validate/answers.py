@@ -13,13 +13,13 @@ import numpy as np
 
 from perfmodel import prediction
 from perfmodel.equations import collectives, speculative
-from perfmodel.machines.operators import Pass
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.speculation import draft_scenario, target_scenario
 from perfmodel.prediction import METRICS, Prediction, evaluate
 from perfmodel.question import Options, speculation_of
 from perfmodel.serving.fit import fit
-from perfmodel.serving.speculation import draft_scenario, plain_scenario, target_scenario
-from perfmodel.serving.steady import MACHINES
-from perfmodel.specs.types import Scenario, SramEfficiency, Traffic
+from perfmodel.specs.paths import put_all
+from perfmodel.specs.types import Scenario, Traffic
 from perfmodel.studies.validate.metrics import POWER, rate
 from perfmodel.studies.validate.reading import Unanswered, number
 from perfmodel.studies.validate.rows import LENGTHS, TRAFFIC_FIELDS, Asked
@@ -68,7 +68,7 @@ _EFFECTS: dict[tuple[Any, ...], list[Any]] = {}
 def _band(answer: Prediction) -> Mapping[str, Mapping[str, float]]:
     """Return the 80 % band of a point; how far estimates move it is worked out once a system and engine."""
     scenario = answer.scenario
-    own = scenario.system.kind == "kernels"
+    own = machine_of(scenario.system).spread_holds_efficiencies
     key = (scenario.system.name, scenario.deployment.engine, () if own else scenario.deployment)
     if key not in _EFFECTS:
         # What the efficiencies of a calibrated engine leave open is in its residuals.
@@ -124,12 +124,7 @@ def _prompt(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[t
     """Give the time of a static batch of prompts that nothing else disturbs."""
     for scenario in scenarios:
         load, plan = scenario.traffic, scenario.deployment
-        machine = MACHINES[scenario.system.kind]
-        batch = load.concurrency / plan.dp
-        if scenario.system.kind == "kernels":
-            time = machine.step(scenario, (Pass(batch, load.prompt, 0.0),)).time
-        else:
-            time = batch * machine.prefill(scenario, 1.0, load.prompt, load.prompt)[0].time
+        time = machine_of(scenario.system).batch_prefill(scenario, load.concurrency / plan.dp, load.prompt)
         yield float(time), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
 
 
@@ -138,7 +133,7 @@ def _step(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tup
     for scenario in scenarios:
         load, plan = scenario.traffic, scenario.deployment
         context = load.prompt + load.output / 2
-        step = MACHINES[scenario.system.kind].decode(scenario, load.concurrency / plan.dp, context)
+        step = machine_of(scenario.system).decode(scenario, load.concurrency / plan.dp, context)
         yield float(step.time), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
 
 
@@ -149,9 +144,7 @@ def _context(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
         first, last = (float(written[1]), float(written[2])) if written else (1024.0, 32768.0)
         contexts = np.linspace(first, last, 33)
         plan = scenario.deployment
-        step = MACHINES[scenario.system.kind].decode(
-            scenario, float(cast(float, scenario.traffic.concurrency)), contexts
-        )
+        step = machine_of(scenario.system).decode(scenario, float(cast(float, scenario.traffic.concurrency)), contexts)
         slope, intercept = np.polyfit(contexts, np.broadcast_to(step.time, contexts.shape), 1)
         yield float(slope if asked.key == "slope" else intercept), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
 
@@ -160,19 +153,13 @@ def _curve(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tu
     """Give the share of its links' rate that an all-reduce of the row's message reaches."""
     for asked, scenario in zip(group, scenarios, strict=True):
         size = re.search(r"([\d.]+)\s*(k|m)ib", asked.row.given.get("notes", "").casefold())
-        efficiency = scenario.system.efficiency
-        if size is None or not isinstance(efficiency, SramEfficiency):
+        message = 0.0 if size is None else float(size[1]) * (1024.0 if size[2] == "k" else 1048576.0)
+        curve = machine_of(scenario.system).all_reduce(scenario.system, message) if message else None
+        if curve is None:
             asked.row.reason = "no message size in the notes, or no published curve of this machine"
             yield _NAN, _NAN, _NAN, _NAN
             continue
-        message = float(size[1]) * (1024.0 if size[2] == "k" else 1048576.0)
-        time = collectives.saturating_all_reduce(
-            message=message,
-            latency=efficiency.all_reduce_latency,
-            bandwidth=efficiency.all_reduce_bandwidth,
-            exponent=efficiency.all_reduce_exponent,
-        )
-        share = collectives.saturation(message=message, time=time, bandwidth=efficiency.all_reduce_bandwidth)
+        share = collectives.saturation(message=message, time=curve[0], bandwidth=curve[1])
         yield float(share), _NAN, _NAN, 1.0
 
 
@@ -184,11 +171,12 @@ def _drafted(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
         options = Options(draft=how.draft, k=how.passes, ar=how.length / (how.passes + 1))
         wanted, _, _ = speculation_of(options, scenario.model, scenario.system, plan.precision)
         assert wanted is not None
+        scenario = put_all(scenario, how.conditions)
         drafted = replace(scenario, speculation=wanted)
         if float(fit(drafted).cap) < 1:
             yield _NAN, _NAN, _NAN, _NAN
             continue
-        machine, draft = MACHINES[scenario.system.kind], draft_scenario(drafted)
+        machine, draft = machine_of(scenario.system), draft_scenario(drafted)
         running, context = float(load.concurrency / plan.dp), float(load.prompt + load.output / 2)
         step = speculative.speculative_step(
             draft=0.0 if draft is None else machine.decode(draft, running, context).time,
@@ -196,7 +184,7 @@ def _drafted(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
             verify=machine.decode(target_scenario(drafted), running, context, how.verified).time,
             host=wanted.host_time,
         )
-        alone = machine.decode(plain_scenario(scenario), running, context).time
+        alone = machine.decode(scenario, running, context).time
         speedup = speculative.speculative_speedup(length=how.length, plain=alone, step=step)
         asked.row.notes.append(how.note)
         value = speedup if asked.form.how == "speedup" else how.length / step

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
 from perfmodel.question import Options, check_plan, kv_rule, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
@@ -303,7 +304,8 @@ def ask(row: Row) -> Asked:
     system_name = row.system
     engine = find_engine(given.get("engine", ""))
     bare = load_system(system_name, "")[0]
-    if bare.kind != "kernels":
+    machine = machine_of(bare)
+    if not machine.free_degrees:
         engine = ""
     elif not engine and given.get("engine"):
         engine = "trtllm" if bare.chip[0] in "abhgl" and re.search("cuda|tensor", given["engine"].casefold()) else ""
@@ -324,7 +326,7 @@ def ask(row: Row) -> Asked:
     if form.how == "speedup":
         row.fitted = drafting(given).fitted
     elif given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
-        if key != "user" or system.kind != "kernels" or measured_length(given) is None:
+        if key != "user" or not machine.free_degrees or measured_length(given) is None:
             raise Unanswered("only the speed of one user is predicted for runs with a draft, at a measured length")
         form, key = FORMS["mtp"], "mtp"
     if re.search(r"pruned|sparse", given.get("notes", "").casefold()):
@@ -346,9 +348,9 @@ def ask(row: Row) -> Asked:
     tp, pp, ep, ranks = _shape(given, row.notes)
     deployment = Deployment("given", row.engine, weights, cache, tp=1.0)
     base = Scenario(system, model, deployment, traffic)
-    if tp is None and (ranks == 0 or system.kind != "kernels"):
+    if tp is None and (ranks == 0 or not machine.free_degrees):
         layouts = _default_layout(base, ranks)
-    elif system.kind != "kernels":
+    elif not machine.free_degrees:
         layouts = _plans(base, tp or ranks, pp)
     else:
         layouts = _layouts(base, tp, pp, ep, ranks, form.how != "most")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfmodel.studies import dataflow_fit
 from perfmodel.studies.validate.metrics import form_key
@@ -29,6 +29,8 @@ class Drafting:
     note : str
     fitted : bool
         Whether something was fitted on this run.
+    conditions : mapping of str to float
+        Inputs of the machine that the run differs in, by path.
     """
 
     draft: str
@@ -37,6 +39,7 @@ class Drafting:
     length: float
     note: str
     fitted: bool = False
+    conditions: Mapping[str, float] = field(default_factory=dict)
 
 
 #: Draft, passes and verified tokens of Spec-Bench's methods, as its scripts set them (github.com/hemingkx/Spec-Bench).
@@ -117,4 +120,8 @@ def _pair(row: Mapping[str, str], k: float) -> Drafting:
         raise Unanswered("no acceptance of this pair stands in the data")
     length = dataflow_fit.human_eval(pair, k) * (k + 1)
     fitted = f"{pair.replace('/', '-')} 4k" == dataflow_fit.TABLE_4_ROW
-    return Drafting(draft, k, k + 1, length, f"{length:g} tokens a step: Table 1 of the paper, HumanEval", fitted)
+    note = (
+        f"{length:g} tokens a step: Table 1 of the paper, HumanEval; schedules are offloaded for drafts only, so that "
+        "the host is asked for each token of the target alone"
+    )
+    return Drafting(draft, k, k + 1, length, note, fitted, {"system.efficiency.offloaded_tokens": 1.0})

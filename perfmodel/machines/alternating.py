@@ -1,0 +1,102 @@
+"""The closed loop of machines whose prefill and decoding take turns on the same chips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfmodel.equations import serving
+from perfmodel.machines import speculation
+from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine
+from perfmodel.numerics import ceil_div, maximum, minimum
+from perfmodel.specs.types import Scenario
+from perfmodel.trace import scope
+
+#: Prompt tokens that an engine takes into one step by default: vLLM's and TensorRT-LLM's 8,192.
+PREFILL_BUDGET = 8192.0
+#: Share of a streaming backlog that shows before the first token; the rest spreads over the later ones.
+STREAM_DELAYED = 0.3
+
+
+class Alternating(Machine):
+    """A machine that prefills while nobody decodes.
+
+    In one life of a request every other running request is prefilled once, so that each of its tokens waits for
+    (running - 1) / output prefills on average.
+    """
+
+    def closed_loop(self, scenario: Scenario, load: Load) -> Loop:
+        """Return what a closed loop comes to on one replica, with or without a draft.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        load : Load
+
+        Returns
+        -------
+        Loop
+        """
+        running, prompt, output, front = load.running, load.prompt, load.output, self.front_end(scenario.system)
+        with scope("load"):
+            context = serving.mean_decode_context(prompt=load.bias * prompt, output=load.bias * output)
+        decoding = speculation.decode(self, scenario, running, context)
+        cut = load.budget is not None
+        with scope("load"):
+            budget = load.budget if cut else PREFILL_BUDGET
+            per_step = serving.prompts_per_step(budget=budget, prompt=prompt, running=running)
+            together = per_step
+            if not (cut and load.lock_step):
+                together = serving.prompts_together(running=running, output=output, per_step=per_step)
+        chunks, chunk, before = 1.0, prompt, 0.0
+        if cut:
+            # A chunk comes on top of those before it, half of the prompt on average.
+            chunks = ceil_div(prompt, minimum(prompt, budget))
+            chunk = prompt / chunks
+            before = load.bias * (prompt - chunk) / 2
+        first, occupancy = speculation.prefill(self, scenario, running, context, chunk, together, before)
+        entry = first.time / chunk
+        if cut:
+            first, occupancy = first.times(chunks), chunks * occupancy
+        with scope("steady"):
+            burst = serving.burst_wait(running=running, per_step=per_step, occupancy=occupancy)
+            if cut and load.lock_step:
+                # Nobody decodes before the last prompt is in, and what is prefilled before one's own is its wait.
+                wait = median = burst - first.time
+                stall = (running * occupancy - burst) / maximum(1.0, output - 1)
+            else:
+                wait, median, stall = self._waits(load, front, decoding, occupancy, burst)
+        return Loop(
+            prefill=first,
+            decoding=decoding,
+            front=front.request,
+            wait=wait,
+            median_wait=median,
+            stall=stall,
+            occupancy=occupancy,
+            entry=entry,
+            running=running,
+            output=output,
+        )
+
+    def _waits(self, load: Load, front: FrontEnd, decoding: Decoding, occupancy: Any, burst: Any) -> tuple[Any, ...]:
+        """Return how long a prompt waits for others, on average and outside a burst, and a token [s]."""
+        running, output = load.running, load.output
+        met = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
+        # In lock-step every round is a burst; else only the first one is.  What a burst prefills before the first token
+        # does not delay the later ones.
+        interference = met * (1 - load.burst_share / 2)
+        on_chip = decoding.step.time + interference
+        backlog = serving.stream_backlog(running=running, per_token=front.stream, step=on_chip)
+        group = serving.prefill_group(group=front.group, running=running, jitter=load.jitter, rounds=load.rounds)
+        # A request joins between steps, each of which brings ``length`` tokens.
+        join = serving.join_wait(running=running, step=decoding.length * on_chip)
+        shared = serving.shared_step(running=running, step=decoding.length * decoding.step.time)
+        undisturbed = join + shared + met + (group - 1) * occupancy
+        started = maximum(0.0, burst - occupancy)
+        streamed = STREAM_DELAYED * output * backlog
+        wait = (1 - load.burst_share) * undisturbed + load.burst_share * started + streamed
+        return (
+            wait,
+            wait if load.lock_step else undisturbed + streamed,
+            interference + (1 - STREAM_DELAYED) * backlog,
+        )
