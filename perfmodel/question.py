@@ -12,13 +12,12 @@ from perfmodel.machines.base import Machine, machine_of
 from perfmodel.machines.speculation import draft_scenario
 from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
-from perfmodel.specs import catalog
+from perfmodel.specs import catalog, kinds
 from perfmodel.specs.files import hints
 from perfmodel.specs.naming import written_precision
 from perfmodel.specs.paths import assign
 from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_word
 from perfmodel.specs.types import (
-    ENGINES,
     PRECISIONS,
     Deployment,
     Efficiency,
@@ -159,8 +158,8 @@ def check_options(options: Options) -> None:
     for name in FIELDS:
         if (value := getattr(options, name)) is not None:
             option(name, value)
-    if options.engine is not None and options.engine not in ENGINES:
-        raise UserError(f"--engine {options.engine}: expected one of {', '.join(ENGINES)}")
+    if options.engine is not None and options.engine not in kinds.engines():
+        raise UserError(f"--engine {options.engine}: expected one of {', '.join(kinds.engines())}")
     if options.traffic and (options.prompt or options.output):
         raise UserError("give either --traffic or --prompt and --output")
     if (options.prompt is None) != (options.output is None):
@@ -505,7 +504,7 @@ def ask(
     Scenario
     """
     engines = machine_of(system).engines
-    if engine not in engines:
+    if engine not in engines and engine not in (engines := kinds.engines(machine_of(system))):
         fitting = " or ".join(filter(None, (", ".join(engines[:-1]), engines[-1])))
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
     warnings = [*warnings, *catalog.model_notes(architecture)]

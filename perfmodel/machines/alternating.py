@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 from perfmodel.equations import serving
 from perfmodel.machines import speculation
 from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine
+from perfmodel.machines.operators import Pass, Step, Work
 from perfmodel.numerics import ceil_div, maximum, minimum
 from perfmodel.specs.types import Scenario
 from perfmodel.trace import scope
@@ -18,11 +20,59 @@ STREAM_DELAYED = 0.3
 
 
 class Alternating(Machine):
-    """A machine that prefills while nobody decodes.
+    """A machine that prefills while nobody decodes; a kind says how long a step takes (:meth:`step`).
 
     In one life of a request every other running request is prefilled once, so that each of its tokens waits for
     (running - 1) / output prefills on average.
     """
+
+    @abc.abstractmethod
+    def step(self, scenario: Scenario, work: Work) -> Step:
+        """Return one forward step of a replica.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        work : tuple of Pass
+            What runs in the step: passes that share one read of the weights.
+
+        Returns
+        -------
+        Step
+        """
+
+    def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
+        """Return a decode step of all sequences of a replica.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, tokens : Number
+
+        Returns
+        -------
+        Step
+        """
+        with scope("decode"):
+            return self.step(scenario, (Pass(running, tokens, context, decoding=True),))
+
+    def prefill(
+        self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
+    ) -> tuple[Step, Any]:
+        """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        running, context, prompt, group, before : Number
+
+        Returns
+        -------
+        tuple of Step and Number
+        """
+        with scope("prefill"):
+            together = self.step(scenario, (Pass(group, prompt, before),))
+        return together, together.time / group
 
     def closed_loop(self, scenario: Scenario, load: Load) -> Loop:
         """Return what a closed loop comes to on one replica, with or without a draft.

@@ -400,11 +400,10 @@ class Machine(Kind, abc.ABC):
         """
         return _tier(system, self.cache_tier)
 
-    @abc.abstractmethod
     def reserve(self, system: System) -> tuple[Any, Any]:
         """Return the share of the memory that may be taken, and what neither weights nor cache get of it [B].
 
-        Where an engine has a budget of its own, that one applies.
+        Where an engine has a budget of its own, that one applies; by default all of the memory may be taken.
 
         Parameters
         ----------
@@ -414,6 +413,7 @@ class Machine(Kind, abc.ABC):
         -------
         tuple of Number
         """
+        return 1.0, 0.0
 
     # --- engines and drafts --------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from perfmodel.machines.operators import (
     Load,
     Operator,
     Overlap,
-    Pass,
     Step,
     Work,
     busy_time,
@@ -194,38 +193,19 @@ class Dataflow(Alternating):
     power_shape = MeanPower
     draft_host_source = Provenance("two calls of the host, inside the verification", "derived")
 
-    def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-        """Return a decode step of all sequences of a replica.
+    def step(self, scenario: Scenario, work: Work) -> Step:
+        """Return one forward step of a replica.
 
         Parameters
         ----------
         scenario : Scenario
-        running, context, tokens : Number
+        work : tuple of Pass
 
         Returns
         -------
         Step
         """
-        with scope("decode"):
-            return step(scenario, (Pass(running, tokens, context, decoding=True),))
-
-    def prefill(
-        self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
-    ) -> tuple[Step, Any]:
-        """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, prompt, group, before : Number
-
-        Returns
-        -------
-        tuple of Step and Number
-        """
-        with scope("prefill"):
-            together = step(scenario, (Pass(group, prompt, before),))
-        return together, together.time / group
+        return step(scenario, work)
 
     def reserve(self, system: System) -> tuple[Any, Any]:
         """Return the share of the memory that may be taken, and what is reserved of it [B].

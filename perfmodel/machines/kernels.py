@@ -512,6 +512,20 @@ class Kernels(Alternating):
         high=2.4e-3,
     )
 
+    def step(self, scenario: Scenario, work: Work) -> Step:
+        """Return one forward step of a replica, on one micro-batch.
+
+        Parameters
+        ----------
+        scenario : Scenario
+        work : tuple of Pass
+
+        Returns
+        -------
+        Step
+        """
+        return step(scenario, work)
+
     def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
         """Return a decode step: micro-batches of all stages follow each other.
 
@@ -630,19 +644,6 @@ class Kernels(Alternating):
         float
         """
         return float(efficiency_of(system).stage_latency)
-
-    def reserve(self, system: System) -> tuple[Any, Any]:
-        """Return that all memory is the engine's, whose budget says the rest.
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        tuple of Number
-        """
-        return 1.0, 0.0
 
     def front_end(self, system: System) -> FrontEnd:
         """Return the calibrated front end of the engine.

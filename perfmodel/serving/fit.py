@@ -6,6 +6,7 @@ have a utilisation and a reserve.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +28,8 @@ from perfmodel.machines.operators import (
 )
 from perfmodel.machines.speculation import draft_scenario
 from perfmodel.numerics import maximum, minimum, switch_at
-from perfmodel.specs.types import PRECISION_BYTES, Engine, Layers, Scenario, Tier
+from perfmodel.specs import plugins
+from perfmodel.specs.types import ENGINES, PRECISION_BYTES, Engine, Layers, Scenario, Tier
 from perfmodel.trace import scope, value_of
 
 #: Experts in these precisions run in kernels that keep no workspace between the products.
@@ -339,6 +341,9 @@ def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
         share, reserved = machine_of(scenario.system).reserve(scenario.system)
         room = memory.kv_room(visible=capacity, utilisation=share, weights=weights, reserved=reserved)
         return Budget(share, 0.0, reserved, 0.0, room)
+    if engine.name not in ENGINES:
+        rule: Callable[..., Budget] = plugins.load(plugins.ENGINES, engine.name)
+        return rule(scenario, engine, capacity, weights)
     peak = peak_of_activations(scenario, engine)
     outside = memory.non_torch_memory(
         context=engine.context_memory, communication=engine.communication_memory, tp=plan.tp

@@ -398,8 +398,10 @@ def with_engine(system: System, engine: str) -> System:
     -------
     System
     """
-    path = bundled() / ENGINE_FOLDER / f"{engine}.yaml"
-    if not path.is_file():
+    if kinds.kind_of(system.kind).engines == ("native",):
+        return system
+    path = _first(f"{ENGINE_FOLDER}/{engine}.yaml")
+    if path is None:
         return system
     budget, origin = _load(path, Engine, "engine")
     return replace(system, engine=budget, provenance={**system.provenance, **origin})

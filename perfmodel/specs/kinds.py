@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from perfmodel.errors import UserError
 from perfmodel.specs import plugins
-from perfmodel.specs.types import Efficiency, PowerShape
+from perfmodel.specs.types import ENGINES, Efficiency, PowerShape
 
 #: Our own; those of other packages are entry points.
 _OWN = {
@@ -94,3 +94,19 @@ def kind_of(name: str) -> Kind:
     if not isinstance(found, Kind) or found.name != name:
         raise UserError(f"{plugins.MACHINES}: '{name}' must name a Machine whose name is '{name}'")
     return found
+
+
+def engines(kind: Kind | None = None) -> tuple[str, ...]:
+    """Return the engines that there are, or those that run on a kind of machine.
+
+    Parameters
+    ----------
+    kind : Kind, optional
+
+    Returns
+    -------
+    tuple of str
+        Those of other packages run where ours do.
+    """
+    ours = ENGINES if kind is None else kind.engines
+    return ours if ours == ("native",) else (*ours, *plugins.names(plugins.ENGINES))

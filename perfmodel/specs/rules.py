@@ -56,8 +56,8 @@ def _rates(system: System) -> Iterator[tuple[str, str]]:
 
 
 def _engine(system: System) -> Iterator[tuple[str, str]]:
-    if system.default_engine not in ENGINES:
-        yield "default_engine", f"unknown '{system.default_engine}', expected one of {', '.join(ENGINES)}"
+    if system.default_engine not in ENGINES and system.default_engine not in kinds.engines():
+        yield "default_engine", f"unknown '{system.default_engine}', expected one of {', '.join(kinds.engines())}"
 
 
 def _first(where: Any, *values: Any) -> list[float]:

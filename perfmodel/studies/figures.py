@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfmodel.errors import UserError
-from perfmodel.specs import catalog
+from perfmodel.specs import catalog, plugins
 from perfmodel.specs.files import place, read_yaml
 
 if TYPE_CHECKING:
@@ -239,10 +239,13 @@ def figure(name: str) -> Callable[[Callable[..., Figure]], Callable[..., Figure]
     return register
 
 
-def registry() -> Mapping[str, Callable[..., Figure]]:
-    """Return every figure by name."""
+def registry(name: str = "") -> Mapping[str, Callable[..., Figure]]:
+    """Return every figure by name; those of other packages too where ``name`` is none of ours."""
     for module in MODULES:
         importlib.import_module(module)
+    if name and name not in _REGISTRY:
+        for entry in plugins.names(plugins.FIGURES):
+            plugins.load(plugins.FIGURES, entry)
     return _REGISTRY
 
 
@@ -353,7 +356,7 @@ def _wanted(path: Path, where: str, raw: Any) -> Wanted:
     if not isinstance(raw, dict) or not isinstance(raw.get("figure"), str):
         raise UserError(f"{place(path, where)}: expected 'figure: NAME' and its arguments")
     name = raw["figure"]
-    known = registry()
+    known = registry(name)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(sorted(known))}"
