@@ -336,7 +336,7 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
     plan : Deployment
     """
     machine, pp = machine_of(system), float(plan.pp)
-    machine.check_degree(model, system, plan)
+    machine.check_plan(model, system, plan)
     layers = sum(float(run.count) for run in model.layers)
     ends = float(machine.end_stages(Scenario(system, model, plan, _ANY_TRAFFIC)))
     if ends and pp <= ends:

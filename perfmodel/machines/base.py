@@ -297,8 +297,8 @@ class Machine(Kind, abc.ABC):
         for tp in sorted({float(plan.tp) for plan in scenario.system.plans}):
             yield tp, 1.0
 
-    def check_degree(self, model: Model, system: System, plan: Deployment) -> None:
-        """Refuse a tensor-parallel degree that cannot run.
+    def check_plan(self, model: Model, system: System, plan: Deployment) -> None:
+        """Refuse a layout or a precision that cannot run, before anything is computed.
 
         Parameters
         ----------

@@ -592,7 +592,7 @@ class Kernels(Alternating):
         for tp in degrees:
             yield from ((tp, pp) for pp in _STAGES if pp <= layers and tp * pp <= node * _NODES)
 
-    def check_degree(self, model: Model, system: System, plan: Deployment) -> None:
+    def check_plan(self, model: Model, system: System, plan: Deployment) -> None:
         """Refuse ranks that do not divide the heads, and such that fit no nodes.
 
         Parameters

@@ -1,0 +1,1 @@
+"""Two kinds of machines for perfmodel; its entry points are in ``pyproject.toml``."""
