@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import UserError
@@ -426,7 +426,7 @@ def named_precision(model: str | Model, architecture: Model) -> str:
     str
         Empty where the name asks for none.
     """
-    if not isinstance(model, str) or model.casefold() == architecture.name.casefold() or Path(model).exists():
+    if not isinstance(model, str) or model.casefold() == architecture.name.casefold() or os.path.exists(model):
         return ""
     return written_precision(model)
 

@@ -13,6 +13,7 @@ import typer
 from perfmodel import __version__
 from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED
 from perfmodel.errors import UserError
+from perfmodel.writing import reason
 
 #: Each verb is a module of its name with a function of its name, or a group of commands.
 VERBS = (
@@ -70,7 +71,14 @@ def application(verbs: Sequence[str] = VERBS) -> typer.Typer:
 
 
 def _complain(message: str) -> None:
-    print(f"perfmodel: {' '.join(message.split())}", file=sys.stderr)
+    # Names of users' files and specs may hold anything, and a terminal obeys control characters.
+    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+    print(f"perfmodel: {line}", file=sys.stderr)
+
+
+def _write_no_more() -> None:
+    """Print nothing more, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def invoke(arguments: list[str]) -> int:
@@ -84,9 +92,15 @@ def invoke(arguments: list[str]) -> int:
         _complain(str(error))
         return REFUSED
     except (BrokenPipeError, SystemExit):
-        # The reader of a pipe has seen enough, for which rich exits; nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a pipe has seen enough, for which rich exits.
+        _write_no_more()
         return OK
+    except OSError as error:
+        # Files are checked where they are written; what has no name is the output, which fails once more at exit.
+        _complain(f"{error.filename or 'the output'}: {reason(error)}")
+        if error.filename is None:
+            _write_no_more()
+        return REFUSED
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
         return INTERRUPTED

@@ -10,9 +10,10 @@ from typing import Any
 
 from perfmodel import __version__
 from perfmodel.errors import UserError
-from perfmodel.outputs.files import text_cell, whole
+from perfmodel.outputs.files import check_file, text_cell
 from perfmodel.prediction import METRICS, Prediction
 from perfmodel.studies.results import unit_of
+from perfmodel.writing import whole
 
 #: What a column means, by its name or by how it begins.
 _MEANINGS = {
@@ -113,13 +114,6 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def _check(path: Path, endings: Sequence[str], option: str) -> None:
-    if path.suffix not in endings:
-        raise UserError(f"{option} {path}: expected a name that ends in {' or '.join(endings)}")
-    if not path.parent.is_dir():
-        raise UserError(f"{option} {path}: there is no folder {path.parent}")
-
-
 def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write rows of the same columns as CSV, whole or not at all."""
     with whole(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
@@ -154,7 +148,7 @@ def save(answers: Sequence[Prediction], path: Path) -> None:
     path : Path
         Ends in ``.csv`` or ``.parquet``; written whole or not at all.
     """
-    _check(path, (".csv", ".parquet"), "--csv")
+    check_file(path, [".csv", ".parquet"], "--csv")
     rows = full_rows(answers)
     if path.suffix == ".parquet":
         _write_parquet(rows, path)
@@ -164,5 +158,5 @@ def save(answers: Sequence[Prediction], path: Path) -> None:
 
 def save_dictionary(answers: Sequence[Prediction], path: Path) -> None:
     """Write the data dictionary of :func:`save` as CSV: column, type, unit, meaning."""
-    _check(path, (".csv",), "--dictionary")
+    check_file(path, [".csv"], "--dictionary")
     write_csv(dictionary(full_rows(answers)), path)

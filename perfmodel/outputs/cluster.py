@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ RETRIES = 2
 AHEAD = 4
 #: Seconds without a worker after which a cluster is given up.
 LOST = 60
+#: Bytes of a scheduler's greeting at the most; it has some hundred.
+GREETING = 2**20
 _GOES_ON = "the same command goes on from what is finished"
 #: Dask has glibc give back each freed array at once, and half of a sweep would go to fetching the pages again.
 _MEMORY = {
@@ -66,6 +69,8 @@ def connect(scheduler: str | None, workers: int | None) -> Iterator[Any]:
                     )
                 )
             try:
+                if isinstance(scheduler, str):
+                    _greeted(scheduler)
                 client = Client(scheduler, timeout=PATIENCE)
             except (OSError, ValueError) as error:
                 raise UserError(f"--scheduler {scheduler}: no Dask scheduler answers there ({error})") from None
@@ -75,12 +80,31 @@ def connect(scheduler: str | None, workers: int | None) -> Iterator[Any]:
             logger.setLevel(level)
 
 
-def check(client: Any, look: Callable[[Path], tuple[str, bool]], manifest: Path) -> None:
-    """Refuse workers that have another version, or do not see the folder of a sweep.
+def _greeted(address: str) -> None:
+    """Refuse a server that does not greet as a scheduler does, which begins with the size of what it says.
+
+    Dask makes room for as many bytes as the first eight of any greeting seem to say.
+    """
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    scheme, place = parse_address(address)
+    if scheme != "tcp":
+        return
+    with socket.create_connection(parse_host_port(place), timeout=PATIENCE) as server:
+        server.settimeout(PATIENCE)
+        begin = b""
+        while len(begin) < 8 and (more := server.recv(8 - len(begin))):
+            begin += more
+    if len(begin) < 8 or int.from_bytes(begin, "little") > GREETING:
+        raise ValueError("what is there speaks another protocol")
+
+
+def check(client: Any, look: Callable[[Path], tuple[str, bool]], file: Path) -> None:
+    """Refuse workers that have another version, or do not see a file in the folder of a sweep.
 
     Workers that join later check themselves, see :func:`perfmodel.outputs.folder.work`.
     """
-    answers = client.run(look, manifest, on_error="return")
+    answers = client.run(look, file, on_error="return")
     if not answers:
         raise UserError("the Dask cluster has no workers: start one (dask worker ADDRESS)")
     for address, found in answers.items():
@@ -91,12 +115,12 @@ def check(client: Any, look: Callable[[Path], tuple[str, bool]], manifest: Path)
             raise UserError(f"the worker at {address} runs perfmodel {version}, not {__version__}: install the same")
         if not seen:
             raise UserError(
-                f"the worker at {address} does not see {manifest.parent}: --out needs a folder that all workers share"
+                f"the worker at {address} does not see {file.parent}: --out needs a folder that all workers share"
             )
 
 
-def each(client: Any, work: Callable[[Any], None], jobs: Iterator[Any]) -> Iterator[Any]:
-    """Give each job when it is done; only a few a worker are under way at a time.
+def each(client: Any, work: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+    """Give each job with what ``work`` returned, when it is done; only a few a worker are under way at a time.
 
     Raises
     ------
@@ -119,12 +143,11 @@ def each(client: Any, work: Callable[[Any], None], jobs: Iterator[Any]) -> Itera
                 running[client.submit(work, job, pure=False, retries=RETRIES)] = job
             if threads and not running:
                 return
-            # Looking up now and then, for workers may all be gone.
+            # Looking up now and then, for workers may all be gone, and with them what they had to return.
             with contextlib.suppress(TimeoutError):
                 for future in wait(list(running), timeout=PATIENCE, return_when="FIRST_COMPLETED").done:
-                    if future.status != "finished":
-                        future.result(timeout=PATIENCE)
-                    yield running.pop(future)
+                    found = future.result(timeout=PATIENCE)
+                    yield running.pop(future), found
     except KilledWorker as error:
         raise UserError(
             f"a partition ended {error.allowed_failures + 1} workers, the last at {error.last_worker.address}, "

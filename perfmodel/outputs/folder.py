@@ -1,27 +1,32 @@
 """A sweep as a folder of Parquet partitions: worked out piece by piece, here or on a Dask cluster, and resumable.
 
-A partition is a part of the design space, named by its number.  Its file appears whole or not at all, so that the
-files which are there say what is done, whoever wrote them and whatever was killed since.
+A partition is a part of the design space, named by its number.  Its file appears whole or not at all, and its digest is
+written down, so that what is there and holds what was written is done, whatever was killed or broken since.  A
+folder is of one question: the manifest has a fingerprint of every number and word that enters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.outputs import answers, rows
-from perfmodel.outputs.files import whole
 from perfmodel.specs.units import show
 from perfmodel.studies import reduction
 from perfmodel.studies.reduction import Reduction
 from perfmodel.studies.sweep import Space
+from perfmodel.writing import alone, clean, reason, whole
 
 #: Points of a partition at the most: what a worker holds in its memory, and what is lost with it.
 POINTS = 2**18
@@ -44,7 +49,9 @@ _MEANINGS = {
     },
 }
 #: Names that readers of Parquet folders pass over.
-MANIFEST, DICTIONARY, PARTIAL = "_sweep.json", "_columns.csv", "_partial"
+MANIFEST, DICTIONARY, PARTIAL, LOCK = "_sweep.json", "_columns.csv", "_partial", "_lock"
+#: Digests of the partitions of a sweep that is under way, a line each; the manifest has them once it is finished.
+DIGESTS = "_digests.txt"
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class Stored:
         Pieces in which it was worked out.
     found : int
         Partitions that were there already.
+    broken : int
+        Partitions that were there and did not hold what had been written, so that they were worked out again.
     reduction : Reduction or None
         What was kept; None where all points were.
     """
@@ -81,6 +90,7 @@ class Stored:
     points: int
     partitions: int
     found: int
+    broken: int
     reduction: Reduction | None
 
     def to_frame(self) -> Any:
@@ -123,7 +133,8 @@ class Stored:
     def __repr__(self) -> str:
         kept = f", of which is kept {self.reduction}" if self.reduction else ""
         there = f", {self.found:,} of them there already" if self.found else ""
-        return f"{self.points:,} points in {self.folder}{kept}: {self.partitions:,} partitions{there}"
+        broken = f", {self.broken:,} of them broken and worked out again" if self.broken else ""
+        return f"{self.points:,} points in {self.folder}{kept}: {self.partitions:,} partitions{there}{broken}"
 
 
 def is_folder(path: Path) -> bool:
@@ -131,13 +142,13 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() or not path.suffix
 
 
-def look(manifest: Path) -> tuple[str, bool]:
-    """Return which version runs here, and whether the folder of a sweep is seen."""
-    return __version__, manifest.exists()
+def look(file: Path) -> tuple[str, bool]:
+    """Return which version runs here, and whether a file in the folder of a sweep is seen."""
+    return __version__, file.exists()
 
 
-def work(job: Job) -> None:
-    """Work out one partition and write it, unless it is there.
+def work(job: Job) -> str:
+    """Work out one partition, write it, and return its digest.
 
     Raises
     ------
@@ -149,15 +160,17 @@ def work(job: Job) -> None:
         raise UserError(f"a worker runs perfmodel {version}, and the sweep is one of {job.version}")
     if not seen:
         raise UserError(f"a worker does not see {job.manifest.parent}: --out needs a folder that all workers share")
-    if not job.path.exists():
-        try:
-            with whole(job.path) as partial:
-                if job.reduction is None:
-                    rows.write_parquet(job.space.evaluate(), partial, job.question)
-                else:
-                    _write(job.reduction.part(job.space), partial, job.space, job.reduction, job.question)
-        except OSError as error:
-            raise UserError(f"{job.path}: {error.strerror or error}") from None
+    with whole(job.path) as partial:
+        if job.reduction is None:
+            rows.write_parquet(job.space.evaluate(), partial, job.question)
+        else:
+            _write(job.reduction.part(job.space), partial, job.space, job.reduction, job.question)
+        return _digest(partial)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write(columns: Any, path: Path, space: Space, kept: Reduction, question: str) -> None:
@@ -221,49 +234,140 @@ def run(
     if kept is not None:
         kept.need()
     folder = folder.absolute()
+    try:
+        with _opened(folder):
+            return _run(space, folder, question, kept, executor, scheduler, workers, tick, points)
+    except OSError as error:
+        raise UserError(f"--out {folder}: {error.filename or folder}: {reason(error)}") from None
+
+
+def _run(
+    space: Space,
+    folder: Path,
+    question: str,
+    kept: Reduction | None,
+    executor: str,
+    scheduler: str | None,
+    workers: int | None,
+    tick: rows.Tick,
+    points: int,
+) -> Stored:
+    """Work out a sweep into a folder whose lock is held, see :func:`run`."""
     manifest = _manifest(space, kept, question, points)
-    _check_folder(folder, manifest)
+    old = _old(folder, manifest["fingerprint"])
+    # What was asked first stays, here and in the files of the partitions.
+    question = manifest["question"] = old.get("question", question)
     parts = folder if kept is None else folder / PARTIAL
     count = space.parts(points)
     digits = max(5, len(str(count - 1)))
     paths = [parts / f"part-{number:0{digits}}.parquet" for number in range(count)]
-    there = {path.name for path in parts.glob("part-*.parquet")}
-    missing = [number for number, path in enumerate(paths) if path.name not in there]
+    digests, broken = _sound(parts, paths, _digests(folder, old))
+    missing = [number for number, path in enumerate(paths) if path.name not in digests]
     left = len(space) - sum(len(space.part(number, points)) for number in set(range(count)).difference(missing))
     if kept is None and missing:
         _check_disk(space, folder, left, points)
     tick(len(space) - left)
 
-    parts.mkdir(parents=True, exist_ok=True)
-    _write_manifest(folder, manifest)
     jobs = (
         Job(paths[number], folder / MANIFEST, space.part(number, points), kept, question, __version__)
         for number in missing
     )
     try:
-        if executor == "dask" and missing:
-            from perfmodel.outputs import cluster
+        with contextlib.ExitStack() as stack:
+            done: Iterator[tuple[Job, str]] = ((job, work(job)) for job in jobs)
+            if executor == "dask" and missing:
+                from perfmodel.outputs import cluster
 
-            with cluster.connect(scheduler, workers) as client:
-                cluster.check(client, look, folder / MANIFEST)
-                for job in cluster.each(client, work, jobs):
-                    tick(len(job.space))
-        else:
-            for job in jobs:
-                work(job)
+                client = stack.enter_context(cluster.connect(scheduler, workers))
+                cluster.check(client, look, folder / LOCK)
+                done = cluster.each(client, work, jobs)
+            parts.mkdir(exist_ok=True)
+            with whole(folder / DIGESTS) as partial:
+                partial.write_text("".join(map(_line, digests.items())), encoding="utf-8")
+            _write_manifest(folder, manifest)
+            noted = stack.enter_context((folder / DIGESTS).open("a", encoding="utf-8"))
+            for job, digest in done:
+                digests[job.path.name] = digest
+                noted.write(_line((job.path.name, digest)))
+                noted.flush()
                 tick(len(job.space))
     except KeyboardInterrupt:
-        finished = sum(path.exists() for path in paths)
         raise KeyboardInterrupt(
-            f"{finished:,} of {count:,} partitions are in {folder}; the same command goes on from there"
+            f"{len(digests):,} of {count:,} partitions are in {folder}; the same command goes on from there"
         ) from None
-    for stale in parts.glob(".part-*"):
-        stale.unlink(missing_ok=True)
     if kept is not None:
         _merge(paths, folder, space, kept, question)
     answers.write_csv(_dictionary(space, kept), folder / DICTIONARY)
-    _write_manifest(folder, {**manifest, "finished": True})
-    return Stored(folder, len(space), count, count - len(missing), kept)
+    _write_manifest(folder, {**manifest, "finished": True, "digests": dict(sorted(digests.items()))})
+    (folder / DIGESTS).unlink()
+    return Stored(folder, len(space), count, count - len(missing), broken, kept)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[None]:
+    """Make a folder where it is missing, and hold its lock; if nothing came to lie in a new one it goes again."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--out {folder}: there is a file of that name; a sweep in partitions needs a folder")
+    if not folder.parent.is_dir():
+        raise UserError(f"--out {folder}: there is no folder {folder.parent}")
+    new = not folder.exists()
+    folder.mkdir(exist_ok=True)
+    try:
+        with alone(folder / LOCK, f"--out {folder}: one sweep at a time writes a folder"):
+            clean(folder)
+            clean(folder / PARTIAL)
+            yield
+    finally:
+        if new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _old(folder: Path, fingerprint: str) -> dict[str, Any]:
+    """Return the manifest that is there, empty in an empty folder; refuse a folder that holds something else."""
+    if not any(path.name != LOCK for path in folder.iterdir()):
+        return {}
+    if not (folder / MANIFEST).exists():
+        raise UserError(f"--out {folder}: it holds other files; give a new or an empty folder")
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        known, question, version = (str(found[key]) for key in ("fingerprint", "question", "perfmodel"))
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"--out {folder}: its {MANIFEST} cannot be read; give a new or an empty folder") from None
+    if known != fingerprint:
+        raise UserError(
+            f"--out {folder}: it holds another sweep, by perfmodel {version}: {question}; give a new or an empty folder"
+        )
+    return dict(found)
+
+
+def _digests(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of partitions by name, as the manifest and what came after it have them."""
+    found = manifest.get("digests")
+    digests = dict(found) if isinstance(found, dict) else {}
+    if (folder / DIGESTS).exists():
+        lines = (folder / DIGESTS).read_text(encoding="utf-8", errors="replace").splitlines()
+        # The last line of a writer that was killed may be cut short, and then fits no file.
+        digests.update((name, digest) for digest, _, name in (line.partition(" ") for line in lines))
+    return digests
+
+
+def _line(entry: tuple[str, str]) -> str:
+    name, digest = entry
+    return f"{digest} {name}\n"
+
+
+def _sound(parts: Path, paths: list[Path], digests: Mapping[str, str]) -> tuple[dict[str, str], int]:
+    """Return the digests of partitions that hold what was written, and how many do not; those and strangers go."""
+    names, found, broken = {path.name for path in paths}, {}, 0
+    for path in parts.glob("part-*.parquet"):
+        digest = digests.get(path.name)
+        if path.name in names and digest is not None and _digest(path) == digest:
+            found[path.name] = digest
+        else:
+            broken += digest is not None
+            path.unlink()
+    return found, broken
 
 
 def _check_executor(executor: str, scheduler: str | None, workers: int | None) -> None:
@@ -277,9 +381,44 @@ def _check_executor(executor: str, scheduler: str | None, workers: int | None) -
         raise UserError(f"--workers {workers}: must be at least 1")
 
 
+def fingerprint(*parts: Any) -> str:
+    """Return a digest of every number and word of dataclasses, also of those that their ``repr`` leaves out.
+
+    Fields that two specs may differ in and still be equal, such as provenance, do not enter.
+    """
+    digest = hashlib.sha256()
+    for piece in _pieces(parts):
+        digest.update(len(piece).to_bytes(8, "little") + piece)
+    return digest.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """Give what a value is made of, in an order that depends on nothing else."""
+    if is_dataclass(value):
+        entries = [entry.name for entry in fields(value) if entry.compare]
+        yield f"{type(value).__name__} {len(entries)}".encode()
+        for name in entries:
+            yield name.encode()
+            yield from _pieces(getattr(value, name))
+    elif isinstance(value, Mapping):
+        yield f"mapping {len(value)}".encode()
+        for key in sorted(value, key=str):
+            yield from _pieces(key)
+            yield from _pieces(value[key])
+    elif isinstance(value, tuple) and not all(isinstance(one, float) for one in value):
+        yield f"tuple {len(value)}".encode()
+        for one in value:
+            yield from _pieces(one)
+    elif isinstance(value, float | tuple):
+        # An axis may have millions of values.
+        yield b"numbers"
+        yield np.asarray(value, dtype=float).tobytes()
+    else:
+        yield f"{type(value).__name__} {value!r}".encode("utf-8", "surrogatepass")
+
+
 def _manifest(space: Space, kept: Reduction | None, question: str, points: int) -> dict[str, Any]:
     """Return what the folder holds, in words and as a fingerprint of every number that enters."""
-    written = repr((__version__, space, kept, points)).encode()
     return {
         "perfmodel": __version__,
         "question": question,
@@ -291,7 +430,7 @@ def _manifest(space: Space, kept: Reduction | None, question: str, points: int) 
         "points": len(space),
         "partitions": space.parts(points),
         "kept": None if kept is None else str(kept),
-        "fingerprint": hashlib.sha256(written).hexdigest(),
+        "fingerprint": fingerprint(__version__, space, kept, points),
         "finished": False,
     }
 
@@ -299,28 +438,6 @@ def _manifest(space: Space, kept: Reduction | None, question: str, points: int) 
 def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     with whole(folder / MANIFEST) as partial:
         partial.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _check_folder(folder: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a folder that cannot be written, or that holds something else."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out {folder}: there is a file of that name; a sweep in partitions needs a folder")
-    if not folder.parent.is_dir():
-        raise UserError(f"--out {folder}: there is no folder {folder.parent}")
-    if not folder.exists() or not any(folder.iterdir()):
-        return
-    old = folder / MANIFEST
-    if not old.exists():
-        raise UserError(f"--out {folder}: it holds other files; give a new or an empty folder")
-    try:
-        found = json.loads(old.read_text(encoding="utf-8"))
-        fingerprint, question, version = (found[key] for key in ("fingerprint", "question", "perfmodel"))
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"--out {folder}: its {MANIFEST} cannot be read; give a new or an empty folder") from None
-    if fingerprint != manifest["fingerprint"]:
-        raise UserError(
-            f"--out {folder}: it holds another sweep, by perfmodel {version}: {question}; give a new or an empty folder"
-        )
 
 
 def _check_disk(space: Space, folder: Path, left: int, points: int) -> None:

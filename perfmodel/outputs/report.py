@@ -14,8 +14,9 @@ from pathlib import Path
 from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.outputs import charts, page
-from perfmodel.outputs.files import whole
+from perfmodel.outputs.files import make_folder
 from perfmodel.studies.figures import Figure, Number, Recipe, Wanted, make, read_recipe
+from perfmodel.writing import whole
 
 _NUMBER_HEADINGS = ("what", "published", "computed", "error", "is", "used", "source", "mind")
 
@@ -157,13 +158,6 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
     return page.page(recipe.title, recipe.question, parts, foot)
 
 
-def _folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {folder}: cannot make the folder ({error.strerror})") from None
-
-
 def _check_names(made: Sequence[Made]) -> None:
     seen: dict[str, str] = {}
     for one in made:
@@ -200,20 +194,17 @@ def save(name: str, folder: Path, tick: Callable[[int, int], None] = lambda done
     """
     start = time.perf_counter()
     recipe = read_recipe(name)
-    _folder(folder)
+    make_folder(folder)
     wanted = recipe.figures
     found: dict[int, Made] = {}
-    try:
-        for at, one in _all(wanted, folder):
-            found[at] = one
-            tick(len(found), len(wanted))
-        made = [found[at] for at in range(len(wanted))]
-        _check_names(made)
-        path = folder / f"{recipe.name}.html"
-        with whole(path) as partial:
-            partial.write_text(_page(recipe, made, time.perf_counter() - start), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--out {folder}: cannot write there ({error.strerror})") from None
+    for at, one in _all(wanted, folder):
+        found[at] = one
+        tick(len(found), len(wanted))
+    made = [found[at] for at in range(len(wanted))]
+    _check_names(made)
+    path = folder / f"{recipe.name}.html"
+    with whole(path) as partial:
+        partial.write_text(_page(recipe, made, time.perf_counter() - start), encoding="utf-8")
     files = [
         folder / f"{chart.name}{end}" for one in made for chart in one.figure.charts for end in (".png", ".svg", ".csv")
     ]

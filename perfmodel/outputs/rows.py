@@ -10,10 +10,11 @@ from typing import Any, BinaryIO, TextIO
 
 from perfmodel import __version__
 from perfmodel.errors import UserError
-from perfmodel.outputs.files import text_cell, whole
+from perfmodel.outputs.files import check_file, comment, text_cell
 from perfmodel.specs.units import show
 from perfmodel.studies.reduction import Reduction
 from perfmodel.studies.sweep import Space, Sweep
+from perfmodel.writing import whole
 
 Tick = Callable[[int], None]
 
@@ -22,9 +23,9 @@ def header(result: Space, question: str) -> list[str]:
     """Return the comment lines that say where the numbers come from."""
     units = ", ".join(f"{name} [{unit}]" for name, unit in result.columns().items() if unit and unit != "1")
     return [
-        f"# perfmodel {__version__}: {question}",
-        f"# assumed: {'; '.join(result.assumed)}",
-        f"# units: {units}; all other columns are numbers or words",
+        comment(f"perfmodel {__version__}: {question}"),
+        comment(f"assumed: {'; '.join(result.assumed)}"),
+        comment(f"units: {units}; all other columns are numbers or words"),
     ]
 
 
@@ -85,10 +86,7 @@ def write_parquet(result: Sweep, path: Path | BinaryIO, question: str, tick: Tic
 
 def check_path(path: Path) -> None:
     """Refuse a file that cannot be written."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise UserError(f"--out {path}: expected a name that ends in .csv or .parquet, or of a folder, without ending")
-    if not path.parent.is_dir():
-        raise UserError(f"--out {path}: there is no folder {path.parent}")
+    check_file(path, [".csv", ".parquet"], "--out", ", or of a folder, without ending")
     if path.suffix == ".parquet":
         need_parquet()
 

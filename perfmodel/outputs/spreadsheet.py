@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from perfmodel.outputs.files import whole
 from perfmodel.outputs.formula import Language, steps
 from perfmodel.trace import Ledger, Node
+from perfmodel.writing import whole
 
 
 def number(value: float) -> str:
@@ -89,14 +90,17 @@ def write_workbook(
     dict of str to str
         Cell of each result.
     """
-    with whole(path) as partial:
-        return _write(ledger, results, partial, zero_cached)
+    with io.BytesIO() as file:
+        placed = _write(ledger, results, file, zero_cached)
+        with whole(path) as partial:
+            partial.write_bytes(file.getbuffer())
+    return placed
 
 
-def _write(ledger: Ledger, results: Mapping[str, Any], path: Path, zero_cached: bool) -> dict[str, str]:
+def _write(ledger: Ledger, results: Mapping[str, Any], file: io.BytesIO, zero_cached: bool) -> dict[str, str]:
     import xlsxwriter
 
-    book = xlsxwriter.Workbook(str(path), {"nan_inf_to_errors": True})
+    book = xlsxwriter.Workbook(file, {"nan_inf_to_errors": True, "in_memory": True})
     inputs, model, shown = (book.add_worksheet(name) for name in ("Inputs", "Model", "Results"))
     bold = book.add_format({"bold": True})
     for sheet, columns in (

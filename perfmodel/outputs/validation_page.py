@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel import __version__
-from perfmodel.errors import UserError
 from perfmodel.outputs import page
-from perfmodel.outputs.files import whole
+from perfmodel.outputs.files import make_folder
 from perfmodel.outputs.validation import (
     COLOUR_OF,
     COLUMNS,
@@ -31,6 +30,7 @@ from perfmodel.outputs.validation import (
 from perfmodel.studies.validate import Validation
 from perfmodel.studies.validate.rows import Row
 from perfmodel.studies.validate.scoring import LEAST_P90, WITHIN, describe
+from perfmodel.writing import whole
 
 
 def _points(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -297,16 +297,10 @@ def fragment(result: Validation) -> str:
 
 def save(result: Validation, folder: Path, source: str) -> list[Path]:
     """Write ``validation.html`` and ``validation.csv`` to a folder; each whole or not at all."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {folder}: cannot make the folder ({error.strerror})") from None
+    make_folder(folder)
     page_path, rows_path = folder / "validation.html", folder / "validation.csv"
-    try:
-        with whole(page_path) as partial:
-            partial.write_text(html_page(result, source), encoding="utf-8")
-        with whole(rows_path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            write_rows(result, file)
-    except OSError as error:
-        raise UserError(f"--out {folder}: cannot write there ({error.strerror})") from None
+    with whole(page_path) as partial:
+        partial.write_text(html_page(result, source), encoding="utf-8")
+    with whole(rows_path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        write_rows(result, file)
     return [page_path, rows_path]

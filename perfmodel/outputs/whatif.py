@@ -13,7 +13,7 @@ from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.numerics import NAN
-from perfmodel.outputs.files import whole
+from perfmodel.outputs.files import check_file
 from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
 from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
 from perfmodel.outputs.page import escape, json_text
@@ -24,6 +24,7 @@ from perfmodel.specs.paths import provenance_of, quantities, range_at
 from perfmodel.specs.ranges import Range
 from perfmodel.specs.types import Scenario, Traffic
 from perfmodel.specs.units import human
+from perfmodel.writing import whole
 
 _ASSETS = Path(__file__).parent / "assets"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -367,7 +368,4 @@ def write(
 
 def check_path(path: Path) -> None:
     """Refuse a name or a folder that a page cannot be written to."""
-    if path.suffix not in (".html", ".htm"):
-        raise UserError(f"--out {path}: expected a name that ends in .html")
-    if not path.parent.is_dir():
-        raise UserError(f"--out {path}: there is no folder {path.parent}")
+    check_file(path, [".html", ".htm"], "--out")

@@ -8,6 +8,7 @@ share.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel import __version__
-from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.outputs.explain import LANGUAGE as WORDS
-from perfmodel.outputs.files import text_cell, whole
+from perfmodel.outputs.files import check_file, text_cell
 from perfmodel.outputs.offers import Offer, Pair, layouts
 from perfmodel.outputs.program import Program, is_result
 from perfmodel.outputs.spreadsheet import LANGUAGE
@@ -31,6 +31,7 @@ from perfmodel.specs.paths import provenance_of, quantities, range_at
 from perfmodel.specs.units import human
 from perfmodel.studies.results import unit_of
 from perfmodel.trace import Node
+from perfmodel.writing import whole
 
 NAN = math.nan
 #: Prompt to output, and prompt plus output, of the grid.
@@ -247,13 +248,17 @@ class Workbook:
 
     def write(self, path: Path) -> None:
         """Write the workbook, whole or not at all."""
-        with whole(path) as partial:
-            self._write(partial)
+        with io.BytesIO() as file:
+            self._write(file)
+            with whole(path) as partial:
+                partial.write_bytes(file.getbuffer())
 
-    def _write(self, path: Path) -> None:
+    def _write(self, file: io.BytesIO) -> None:
         import xlsxwriter
 
-        book = xlsxwriter.Workbook(str(path), {"strings_to_formulas": False, "strings_to_urls": False})
+        # In memory, since the library says a full disk by a traceback of its own.
+        options = {"strings_to_formulas": False, "strings_to_urls": False, "in_memory": True}
+        book = xlsxwriter.Workbook(file, options)
         self.book = book
         self.form = {
             "bold": book.add_format({"bold": True, "text_wrap": True, "valign": "top", "bottom": 1}),
@@ -991,10 +996,7 @@ class Workbook:
 
 def check_path(path: Path) -> None:
     """Refuse a name or a folder that a workbook cannot be written to."""
-    if path.suffix != ".xlsx":
-        raise UserError(f"--xlsx {path}: expected a name that ends in .xlsx")
-    if not path.parent.is_dir():
-        raise UserError(f"--xlsx {path}: there is no folder {path.parent}")
+    check_file(path, [".xlsx"], "--xlsx")
 
 
 def write(offer: Offer, path: Path, questions: Sequence[str] = (), **options: Any) -> Workbook:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import functools
+import gzip
+import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,11 @@ from perfmodel.errors import UserError
 from perfmodel.serving.lengths import Lengths, empirical, lognormal
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Traffic
+
+#: Bytes of a trace in JSON lines at the most, unpacked; the longest public one has 80 MB.
+MOST_BYTES = 2**30
+#: Tokens of a request at the most; no model takes a thousandth of it.
+MOST_TOKENS = 1e9
 
 #: Columns of a trace, by any of their usual names; the first is the time of arrival [s].
 _COLUMNS = {
@@ -77,11 +85,13 @@ def read_trace(path: str | Path) -> tuple[Any, Any, Any]:
         rows = _rows(file)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, csv.Error, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read as a trace ({why})") from None
     if not rows:
         raise UserError(f"{path}: a trace needs at least one request")
+    if not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path}: every line must be an object of a request")
     columns = []
     for kind, names in _COLUMNS.items():
         name = next((name for name in names if name in rows[0]), None)
@@ -96,19 +106,20 @@ def read_trace(path: str | Path) -> tuple[Any, Any, Any]:
         arrival = arrival / 1e3  # JSON lines count milliseconds
     if not (np.isfinite(arrival).all() and np.all(prompt >= 1) and np.all(output >= 0)):
         raise UserError(f"{path}: arrivals must be finite, prompts at least 1 token and outputs not negative")
+    if not (np.all(prompt <= MOST_TOKENS) and np.all(output <= MOST_TOKENS)):
+        raise UserError(f"{path}: prompts and outputs have at most {MOST_TOKENS:,.0f} tokens")
     order = np.argsort(arrival, kind="stable")
     return arrival[order] - arrival.min(), prompt[order], np.maximum(1.0, output[order])
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     if file.name.endswith((".jsonl", ".jsonl.gz")):
-        import gzip
-        import json
-
-        raw = file.read_bytes()
-        text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    with file.open(newline="", encoding="utf-8") as table:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            raw = opened.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} B")
+        return [json.loads(line) for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+    with file.open(newline="", encoding="utf-8-sig") as table:
         return list(csv.DictReader(table))
 
 

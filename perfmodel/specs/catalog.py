@@ -28,6 +28,7 @@ from perfmodel.specs.types import (
     System,
     Traffic,
 )
+from perfmodel.writing import whole
 
 #: Kind of spec: (folder, dataclass).
 FOLDERS: dict[str, tuple[str, type[Any]]] = {
@@ -42,6 +43,8 @@ POWER_FOLDER = "hardware_specs/power"
 ECONOMICS, MATERIALS, RELIABILITY = "economics.yaml", "materials.yaml", "reliability.yaml"
 _SINGLE = (ECONOMICS, MATERIALS, RELIABILITY)
 SOURCES = "hardware_specs/sources.yaml"
+#: Files that a file may extend, one after the other.
+_MOST_PARENTS = 20
 
 
 @functools.cache
@@ -130,9 +133,9 @@ def find(kind: str, name: str) -> Path:
         Where nothing has that name; the message says what comes nearest.
     """
     folder = FOLDERS[kind][0]
-    if name.endswith((".yaml", ".yml", ".json")) or (os.sep in name and Path(name).is_file()):
+    if name.endswith((".yaml", ".yml", ".json")) or (os.sep in name and os.path.isfile(name)):
         path = Path(name)
-        if not path.is_file():
+        if not os.path.isfile(name):
             raise UserError(f"{name}: no such file")
         return path
     wanted = name.casefold()
@@ -165,10 +168,10 @@ def find(kind: str, name: str) -> Path:
 def _parent(path: Path, parent_name: str) -> Path:
     """Return the file that a file extends: beside it, or bundled."""
     beside = path.parent / f"{parent_name}.yaml"
-    parent_path = beside if beside.is_file() else bundled() / path.parent.name / f"{parent_name}.yaml"
-    if not parent_path.is_file():
+    parent_path = beside if os.path.isfile(beside) else bundled() / path.parent.name / f"{parent_name}.yaml"
+    if not os.path.isfile(parent_path):
         parent_path = bundled() / FOLDERS["system"][0] / f"{parent_name}.yaml"
-    if not parent_path.is_file():
+    if not os.path.isfile(parent_path):
         raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
     return parent_path
 
@@ -180,6 +183,9 @@ def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[
         raise UserError(f"{path}: expected a mapping of fields")
     if path in seen:
         raise UserError(f"{path}: extends itself")
+    if len(seen) > _MOST_PARENTS:
+        raise UserError(f"{path}: extends more than {_MOST_PARENTS} files, one after the other")
+    files.check_text(content, path)
     own = dict(content)
     own.pop("description", None)
     by = files.Origin(path.name, str(own.pop("source", "")), str(own.pop("kind_of_numbers", "")))
@@ -292,7 +298,7 @@ def is_config(name: str) -> bool:
     -------
     bool
     """
-    return name.endswith(".json") or (Path(name) / "config.json").is_file()
+    return name.endswith(".json") or os.path.isfile(Path(name) / "config.json")
 
 
 def load_model(name: str) -> Model:
@@ -309,7 +315,9 @@ def load_model(name: str) -> Model:
     if name.casefold() not in _index("model") and is_config(name):
         from perfmodel.specs import huggingface
 
-        return huggingface.load(Path(name))
+        model = huggingface.load(Path(name))
+        files.check_text({"name": model.name, "hf_id": model.hf_id}, Path(name))
+        return model
     model, provenance = _load(find("model", name), Model)
     return replace(cast(Model, model), provenance=provenance)
 
@@ -571,7 +579,8 @@ def generated() -> dict[Path, str]:
 def write_generated() -> None:
     """Write the generated files; run as ``python -m perfmodel.specs.catalog`` after a spec was changed."""
     for target, content in generated().items():
-        target.write_text(content, encoding="utf-8")
+        with whole(target) as partial:
+            partial.write_text(content, encoding="utf-8")
     _read_index.cache_clear()
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 
 from perfmodel.errors import UserError
 from perfmodel.numerics import NAN
@@ -48,10 +49,49 @@ def hints(kind: Any) -> dict[str, Any]:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
+#: How deep a file may nest and how many values it may hold, aliases written out; the bundled ones have 6 and 900.
+MOST_DEEP, MOST_VALUES = 50, 100_000
+#: Bytes of a file, and letters of a name, at the most.
+MOST_BYTES, MOST_LETTERS = 2**24, 255
+#: Fields whose text may be long and of several lines.
+_SENTENCES = frozenset({"note", "description"})
+#: Tags that change nothing; others make of a text what is none.
+_PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq"))
+
+
 @functools.lru_cache(maxsize=1024)
 def _content(text: str) -> Any:
     """Return what a text says; a question asks for the same few files over and over."""
+    _check_size(text)
     return YAML(typ="safe").load(text)
+
+
+def _check_size(text: str) -> None:
+    """Refuse a text that holds or nests too much, however short it is, before anything is made of it."""
+    open_: list[tuple[str | None, int]] = []
+    sizes: dict[str | None, int] = {}
+    total = 0
+    for event in YAML(typ="safe").parse(text):
+        problem = ""
+        if isinstance(event, NodeEvent):
+            total += 1
+            if isinstance(event, AliasEvent):
+                total += sizes.get(event.anchor, 0)
+                if event.anchor in [anchor for anchor, _ in open_]:
+                    problem = f"{event.anchor} holds itself"
+            elif event.tag is not None and event.tag not in _PLAIN:
+                problem = f"a tag {event.tag.replace('tag:yaml.org,2002:', '!!')} is not read; write plain text"
+            if isinstance(event, CollectionStartEvent):
+                open_.append((event.anchor, total))
+        elif isinstance(event, CollectionEndEvent):
+            anchor, before = open_.pop()
+            sizes[anchor] = total - before
+        if len(open_) > MOST_DEEP:
+            problem = f"nested more than {MOST_DEEP} deep"
+        elif total > MOST_VALUES:
+            problem = f"more than {MOST_VALUES:,} values"
+        if problem:
+            raise MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def read_yaml(path: Path) -> Any:
@@ -72,6 +112,8 @@ def read_yaml(path: Path) -> Any:
         One line that names the file, the line and what is wrong.
     """
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{path}: larger than {MOST_BYTES:,} B")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
@@ -85,6 +127,46 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path}{line}: {problem}") from None
     except (YAMLError, ValueError) as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def check_text(raw: Any, path: Path, where: str = "") -> None:
+    """Refuse names that do not print as they stand, which may be more than text where they are shown, and long ones.
+
+    Parameters
+    ----------
+    raw : Any
+        What a file holds.
+    path : Path
+        The file.
+    where : str
+        Path of this part.
+
+    Raises
+    ------
+    UserError
+        One line that names the first.
+    """
+    if isinstance(raw, Mapping | list | tuple):
+        parts = raw.items() if isinstance(raw, Mapping) else enumerate(raw)
+        for key, value in parts:
+            below = f"{where}.{key}" if where else str(key)
+            if isinstance(raw, Mapping):
+                _check_line(str(key), path, below)
+            check_text(value, path, below)
+    elif isinstance(raw, str) and where.rpartition(".")[2] in _SENTENCES:
+        for line in raw.split("\n"):
+            _check_line(line, path, where, len(line))
+    elif isinstance(raw, str):
+        _check_line(raw, path, where)
+
+
+def _check_line(text: str, path: Path, where: str, most: int = MOST_LETTERS) -> None:
+    odd = next((letter for letter in text if not letter.isprintable()), None)
+    if odd is not None:
+        shown = "".join(letter if letter.isprintable() else "?" for letter in where)
+        raise UserError(f"{place(path, shown)}: holds a character that does not print (U+{ord(odd):04X})")
+    if len(text) > most:
+        raise UserError(f"{place(path, where[:most])}: {len(text):,} characters, of which {most} may stand there")
 
 
 def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
@@ -102,7 +184,7 @@ def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
         None where the file cannot be read or has no such key.
     """
     try:
-        node = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+        node = _marked(path.read_text(encoding="utf-8"))
     except (YAMLError, OSError):
         return None
     line: int | None = None
@@ -114,6 +196,12 @@ def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:
             break
         line = position[0] + 1
     return line
+
+
+@functools.lru_cache(maxsize=2)
+def _marked(text: str) -> Any:
+    """Return what a text says, with the line of each key; a file may have many errors."""
+    return YAML(typ="rt").load(text)
 
 
 def place(path: Path, where: str) -> str:

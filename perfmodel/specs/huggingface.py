@@ -8,6 +8,7 @@ speaks against it, and every number's provenance says so.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -718,7 +719,7 @@ def load(path: Path) -> Model:
     UserError
         One line that names the file, the field and the fix; also for what would be modelled as something else.
     """
-    path = path / CONFIG if path.is_dir() else path
+    path = path / CONFIG if os.path.isdir(path) else path
     raw = _read(path)
     config = _text_model(path, raw)
     written = str(config.get("model_type") or "")

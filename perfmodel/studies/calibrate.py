@@ -26,6 +26,7 @@ from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
 from perfmodel.specs import catalog, files
 from perfmodel.specs.kinds import Kind
 from perfmodel.studies import dataflow_fit, power_fit, serving_fit
+from perfmodel.writing import clean, whole
 
 Array = NDArray[np.float64]
 
@@ -630,18 +631,19 @@ def as_text(name: str, content: Mapping[str, Any]) -> str:
 def calibrate(target: Path | None = None) -> list[Path]:
     """Fit everything and write the calibration files; return those that were written."""
     folder = target or catalog.bundled() / catalog.CALIBRATION
+    clean(folder)
     written = []
     for name, content in calibrations():
         path = folder / f"{name}.yaml"
-        partial = path.with_suffix(".partial")
-        partial.write_text(as_text(name, content), encoding="utf-8")
-        partial.replace(path)
+        with whole(path) as partial:
+            partial.write_text(as_text(name, content), encoding="utf-8")
         written.append(path)
     if target is None:
         written.append(power_fit.write())
         catalog.write_generated()
         scores = json.dumps(left_out_scores(), indent=1)
-        (folder / serving_fit.LEFT_OUT).write_text(f"{scores}\n", encoding="utf-8")
+        with whole(folder / serving_fit.LEFT_OUT) as partial:
+            partial.write_text(f"{scores}\n", encoding="utf-8")
     return written
 
 

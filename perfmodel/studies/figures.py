@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -299,7 +300,7 @@ def find_recipe(name: str) -> Path:
         return Path(name)
     roots = [root / "reports" for root in catalog.roots()]
     for root in roots:
-        if NAME.fullmatch(name) and (root / f"{name}.yaml").is_file():
+        if NAME.fullmatch(name) and os.path.isfile(root / f"{name}.yaml"):
             return root / f"{name}.yaml"
     known = sorted({path.stem for root in roots for path in root.glob("*.yaml")})
     raise UserError(f"unknown report '{name}': expected a path ending in .yaml, or one of {', '.join(known)}")

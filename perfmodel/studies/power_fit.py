@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from perfmodel.equations import transformer
 from perfmodel.specs import catalog
+from perfmodel.writing import whole
 
 Array = NDArray[np.float64]
 
@@ -120,7 +121,6 @@ def text() -> str:
 def write() -> Path:
     """Fit, write the file whole, and return its path."""
     path = catalog.bundled() / catalog.POWER_FOLDER / FILE
-    partial = path.with_suffix(".partial")
-    partial.write_text(text(), encoding="utf-8")
-    partial.replace(path)
+    with whole(path) as partial:
+        partial.write_text(text(), encoding="utf-8")
     return path

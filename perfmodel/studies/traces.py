@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import UserError
+from perfmodel.writing import whole
 
 #: Tokens of a block of the Mooncake traces.
 BLOCK_TOKENS = 512
@@ -54,7 +56,7 @@ def read_trace(path: str | Path) -> Trace:
     """
     file = Path(path)
     name = file.name.split(".")[0]
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UserError(f"{file}: no such trace")
     try:
         if ".jsonl" in file.name:
@@ -292,13 +294,14 @@ def _main() -> None:
     given = parser.parse_args()
     for name, rows in derive(given.traces).items():
         if rows:
-            # Written beside and moved, so that a break leaves the old table.
-            partial = given.out / f"{name}.partial"
-            with partial.open("w", encoding="utf-8", newline="") as file:
+            # A break leaves the old table.
+            with (
+                whole(given.out / f"{name}.csv") as partial,
+                partial.open("w", encoding="utf-8", newline="") as file,
+            ):
                 writer = csv.DictWriter(file, rows[0], lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(rows)
-            partial.replace(given.out / f"{name}.csv")
 
 
 if __name__ == "__main__":

@@ -377,11 +377,13 @@ def test_a_killed_client_loses_no_finished_partition(space, tmp_path):
     psutil.wait_procs(workers, timeout=30)
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
     before = parts(place)
-    assert 4 <= len(before) < PARTS
+    # What the client had noted stays; what its worker wrote on alone, for all that it was handed, is worked out again.
+    noted = {line.split()[1] for line in (place / folder.DIGESTS).read_text().splitlines()}
+    assert 1 <= len(before) - cluster.AHEAD <= len(noted) <= len(before) < PARTS
     again = folder.run(space, place, "asked", keep=CHEAP, points=POINTS)
-    assert again.found == len(before)
+    assert (again.found, again.broken) == (len(noted), 0)
     after = parts(place)
-    assert {name: after[name] for name in before} == before
+    assert {name for name in before if after[name] == before[name]} == noted
     same(again.to_frame(), folder.run(space, tmp_path / "whole", "asked", keep=CHEAP, points=POINTS).to_frame())
 
 

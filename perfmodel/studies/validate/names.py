@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
+from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog
@@ -44,9 +46,10 @@ def _squashed(kind: str) -> dict[str, str]:
 
 @functools.cache
 def _unknown(kind: str, name: str) -> str:
-    """Return why a name is none of a kind of spec, empty where it is one."""
+    """Return why a name, or a path, is none of a kind of spec, empty where it is one."""
+    load: Callable[[str], Any] = catalog.load_model if kind == "model" else catalog.load_bare_system
     try:
-        catalog.find(kind, name)
+        load(name)
     except UserError as error:
         return str(error)
     return ""

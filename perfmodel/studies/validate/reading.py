@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from perfmodel.studies.validate.metrics import find_form
 
 _NAN = math.nan
 
+#: Tokens and requests, and chips, of a run at the most.
+MOST, MOST_CHIPS = 1e9, 2**20
 REQUIRED = ("model", "hardware", "metric", "value", "unit")
 #: What ``validate`` reads unless told otherwise, and what each file is for.
 BUNDLED = {
@@ -106,7 +109,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise UserError(f"--data {path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--data {path}: not a CSV file in UTF-8 ({type(error).__name__})") from None
-    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("#")]
+    lines = [line for line in io.StringIO(text, newline="") if not line.startswith("#")]
     reader = csv.reader(lines)
     try:
         table = [row for row in reader if any(cell.strip() for cell in row)]
@@ -162,14 +165,18 @@ def number(row: Mapping[str, str], name: str) -> float | None:
         raise Unanswered(f"{name} '{text}' is not a number") from None
     if not 0 < value < math.inf:
         raise Unanswered(f"{name} {text} must be more than 0")
+    if value > MOST:
+        raise Unanswered(f"{name} {text} is more than {MOST:g}")
     return value
 
 
 def whole(row: Mapping[str, str], name: str) -> float | None:
-    """Return a positive whole number of a column, or None where it is empty."""
+    """Return a positive whole number of chips or ranks of a column, or None where it is empty."""
     value = number(row, name)
     if value is not None and value != int(value):
         raise Unanswered(f"{name} {value:g} must be a whole number")
+    if value is not None and value > MOST_CHIPS:
+        raise Unanswered(f"{name} {value:g} is more than {MOST_CHIPS:,}")
     return value
 
 

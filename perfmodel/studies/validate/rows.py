@@ -17,7 +17,7 @@ from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies import serving_fit
 from perfmodel.studies.validate.metrics import FORMS, POWER, PREDICTED, Form, form_key
 from perfmodel.studies.validate.names import find_engine, find_model, find_precision, find_system
-from perfmodel.studies.validate.reading import UNITS, Unanswered, number, plain, read_unit, whole
+from perfmodel.studies.validate.reading import MOST_CHIPS, UNITS, Unanswered, number, plain, read_unit, whole
 from perfmodel.studies.validate.speedups import drafting, measured_length, target_of
 
 _NAN = math.nan
@@ -193,6 +193,8 @@ def _shape(row: Mapping[str, str], notes: list[str]) -> tuple[float | None, floa
     if tp is not None and ranks % tp:
         notes.append(f"{ranks:g} chips are no multiple of TP {tp:g}: one replica is taken")
         ranks = tp
+    if ranks * pp > MOST_CHIPS:
+        raise Unanswered(f"{ranks * pp:g} chips are more than {MOST_CHIPS:,}")
     return tp, pp, ep, ranks
 
 
@@ -214,10 +216,11 @@ def _layouts(
             return
         yield replace(base, deployment=plan), note
 
-    divisors = [float(count) for count in range(1, int(ranks) + 1) if ranks % count == 0]
+    low = [float(count) for count in range(1, math.isqrt(int(ranks)) + 1) if ranks % count == 0]
+    counts = sorted({*low, *(ranks / count for count in low)})
     if tp is None:
         # Latency is measured on all chips together, throughput on as many replicas as fit.
-        for wanted in reversed(divisors) if widest else divisors:
+        for wanted in reversed(counts) if widest else counts:
             yield from laid(wanted, ep, ranks, f"TP is not given: TP {wanted:g} x {ranks / wanted:g} replicas taken")
         tp = ranks
     moe = any(run.moe is not None for run in base.model.layers)
@@ -226,7 +229,7 @@ def _layouts(
         yield from laid(tp, 1.0, ranks, f"EP {ep:g} cannot be laid out here: EP 1 taken")
     elif moe and ranks > tp:
         yield from laid(tp, ranks, ranks, f"does not fit as stated: experts spread over all {ranks:g} chips")
-    for other in sorted(divisors, key=lambda count: (abs(math.log(count / tp)), -count)):
+    for other in sorted(counts, key=lambda count: (abs(math.log(count / tp)), -count)):
         yield from laid(other, ep, ranks, f"TP {tp:g} cannot be used here: TP {other:g} taken")
         yield from laid(other, 1.0, ranks, f"TP {tp:g} cannot be used here: TP {other:g} and EP 1 taken")
     for factor in (2.0, 4.0, 8.0, 16.0):

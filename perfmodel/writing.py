@@ -1,0 +1,154 @@
+"""Files that are written whole or not at all, and folders that one process at a time writes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from perfmodel.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # There are none of these locks on Windows.
+    fcntl = None  # type: ignore[assignment]
+
+#: Names of files that are being written, or were when their writer was killed.
+_PARTIAL = re.compile(r"\..*-[0-9a-f]{4,}\.partial(\..+)?")
+#: Characters of a file's name that the name of its partial file holds: no file system takes more than 255 bytes.
+_STEM = 40
+
+
+def reason(error: OSError) -> str:
+    """Return what the system has to say about an error, in its own words.
+
+    Parameters
+    ----------
+    error : OSError
+
+    Returns
+    -------
+    str
+    """
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Give a path to write to, which becomes ``path`` only when all went well and is on the disk.
+
+    Parameters
+    ----------
+    path : Path
+
+    Yields
+    ------
+    Path
+        Beside it, hidden, and this writer's own: two may write the same.
+
+    Raises
+    ------
+    UserError
+        Where it cannot be written; the message names the file.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "")
+        partial, held = _partial(path)
+        try:
+            yield partial
+            os.fsync(held.fileno())
+            if fcntl is None:
+                held.close()  # Windows moves no open file.
+            partial.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            held.close()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({reason(error)})") from None
+
+
+def clean(folder: Path) -> None:
+    """Remove what killed writers left in a folder; a file that somebody still writes stays.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+    with contextlib.suppress(OSError):
+        for path in [path for path in folder.iterdir() if _PARTIAL.fullmatch(path.name)]:
+            with path.open("r+b") as left:
+                if _lock(left):
+                    path.unlink()
+
+
+@contextlib.contextmanager
+def alone(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock file while something is done; the system lets go of it when the process ends, however it ends.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What nobody else may do meanwhile, for the refusal.
+
+    Raises
+    ------
+    UserError
+        Where another process holds it.
+    """
+    import socket
+
+    held = _locked(path)
+    if held is None:
+        holder = path.read_text(encoding="utf-8", errors="replace").strip() or "another process"
+        raise UserError(f"{what}: {holder} does so now; wait for it, or stop it first")
+    try:
+        held.truncate(0)
+        held.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        held.flush()
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        held.close()
+
+
+def _partial(path: Path) -> tuple[Path, IO[bytes]]:
+    """Return a new partial file of a path, and the open file by which its lock is held."""
+    while True:
+        partial = path.with_name(f".{path.stem[:_STEM]}-{os.urandom(4).hex()}.partial{path.suffix}")
+        # None where a cleaner came between making and locking.
+        if (held := _locked(partial)) is not None:
+            return partial, held
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    """Return a file, new or there, with its lock; None where another process holds it."""
+    while True:
+        held = path.open("a+b")
+        if _lock(held) is False:
+            held.close()
+            return None
+        if os.fstat(held.fileno()).st_nlink:
+            return held
+        # Whoever had it has just removed it, so that this lock would keep nobody out.
+        held.close()
+
+
+def _lock(file: IO[bytes]) -> bool | None:
+    """Take the lock of an open file; False where another has it, None where the file system has no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
