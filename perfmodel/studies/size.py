@@ -560,7 +560,7 @@ _ONCE = ("system", "plan", "chips", "usd_per_hour", "power_w")
 def load_dict(answer: Sized) -> dict[str, Any]:
     """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
     traffic = answer.scenario.traffic
-    data = run(replace(answer.scenario, traffic=replace(traffic, prefix_hits=0.0))).to_dict()
+    data = run(answer.scenario).to_dict()
     mine = answer.to_dict()
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
@@ -885,7 +885,7 @@ def _steady(scenario: Scenario, load: Loaded) -> Steady:
     service = load.service
     # A trace has means of its own.
     prompt, output = (service.lengths.mean(part) for part in (service.lengths.prompt, service.lengths.output))
-    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0)
+    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0, prefix_hits=0.0)
     steady = steady_state(replace(scenario, traffic=traffic))
     computed = service.occupancy(1.0) / replace(service, cached=0.0).occupancy(1.0)
     # Where fewer than one request runs, the replica idles in between: a closed loop never does.
