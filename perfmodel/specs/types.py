@@ -270,9 +270,9 @@ class Model:
 class Traffic:
     """What the users ask for.
 
-    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names, scaled to the means, or a
-    trace ``FILE.csv`` as it is, else lognormal ones with the squared coefficients of variation given; theirs default to
-    those of the chat trace.
+    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names, scaled to the means, a trace
+    ``FILE.csv`` as it is, ``fixed``, else lognormal ones with the squared coefficients of variation given; theirs
+    default to those of the chat trace.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class Traffic:
         Whether prompts that wait are prefilled before anybody decodes; with fixed lengths the clients then stay in
         lock-step, and every round is a burst.
     lengths : str
-        Name of a bundled table of lengths, or a trace.
+        Name of a bundled table of lengths, ``fixed``, ``lognormal``, or a trace.
     prompt_scv, output_scv, arrival_scv : Number
         Squared coefficients of variation of lengths and of the times between arrivals [1].
     prefix_hits : Number
