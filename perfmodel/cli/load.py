@@ -23,7 +23,9 @@ Hits = Annotated[
 ]
 Lengths = Annotated[
     str | None,
-    typer.Option("--lengths", metavar="NAME|FILE", help="azure-chat, azure-code, mooncake-..., fixed, lognormal, or a trace file."),
+    typer.Option(
+        "--lengths", metavar="NAME|FILE", help="azure-chat, azure-code, mooncake-..., fixed, lognormal, a trace."
+    ),
 ]
 
 _TIMES = ("ttft", "tpot", "latency")

@@ -440,6 +440,7 @@ def solution_text(found: Solution, width: int = 100) -> str:
         rows.append(("in closed form", "none: the value is that of brentq on the whole prediction"))
     if found.limit == found.limit:
         rows.append(("no input of this goes past", metric(found.limit)))
+    rows += [("mind", line) for line in found.mind]
     left = max(len(name) for name, _ in rows)
     return "\n".join(
         line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)
