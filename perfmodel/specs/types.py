@@ -727,5 +727,7 @@ class Scenario:
     traffic: Traffic
     speculation: Speculation | None = None
     economics: Economics | None = None
+    #: Paths that the question changed, each with what stood there before.
+    changed: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     assumed: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
