@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.entered import as_nodes, idle, unmoved
 from perfmodel.equations import memory, power, serving
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import CAUSES
@@ -17,7 +18,7 @@ from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.fit import usable
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
-from perfmodel.specs.paths import get, provenance_of, put, put_all, quantities
+from perfmodel.specs.paths import get, provenance_of, put, quantities
 from perfmodel.specs.types import Model, Provenance, Scenario
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, scope
@@ -281,15 +282,46 @@ def traced(scenario: Scenario) -> tuple[Ledger, Prediction]:
         Its metrics are nodes.
     """
     with Ledger() as ledger:
-        nodes = {}
-        for path, unit, value in quantities(scenario):
-            source = provenance_of(scenario, path)
-            nodes[path] = ledger.input(path, float(value), unit, f"{source.source} ({source.kind})")
-        return ledger, evaluate(put_all(scenario, nodes))
+        return ledger, evaluate(as_nodes(ledger, scenario))
+
+
+def numbers(scenario: Scenario) -> tuple[Any, ...]:
+    """Return every number of the answer to a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Floats, arrays or traced nodes.
+
+    Returns
+    -------
+    tuple
+        Mappings and numbers.
+    """
+    return _numbers(evaluate(scenario))
+
+
+def _numbers(answer: Prediction) -> tuple[Any, ...]:
+    return answer.metrics, answer.breakdown, answer.memory, answer.speculation, answer.max_concurrency, answer.chips
+
+
+def content(answer: Prediction) -> tuple[Any, ...]:
+    """Return all that an answer says beyond its question.
+
+    Parameters
+    ----------
+    answer : Prediction
+
+    Returns
+    -------
+    tuple
+        Mappings, numbers and words.
+    """
+    return *_numbers(answer), answer.limited_by, answer.band, answer.warnings, answer.reason
 
 
 def run(scenario: Scenario) -> Prediction:
-    """Answer one scenario, with what limits it, what was assumed and what to mind.
+    """Answer one scenario, with what limits it, what was assumed, what to mind and which changes moved nothing.
 
     Parameters
     ----------
@@ -300,6 +332,14 @@ def run(scenario: Scenario) -> Prediction:
     -------
     Prediction
     """
+    answer = _run(scenario)
+    if answer.reason or not scenario.changed:
+        return answer
+    paths = unmoved(scenario, lambda asked: content(_run(asked)))
+    return replace(answer, warnings=(*answer.warnings, *idle(scenario, paths, numbers)))
+
+
+def _run(scenario: Scenario) -> Prediction:
     steady = steady_state(scenario)
     answer = plain = _answer(scenario, steady, ALL)
     if scenario.speculation is not None and answer.fits:
@@ -377,8 +417,6 @@ def _warnings(scenario: Scenario, answer: Prediction, plain: Prediction) -> list
     machine = machine_of(system)
     if outside := machine.outside(scenario):
         found.append(f"outside the calibrated range, so the band is wider: {', '.join(outside)}")
-    if float(scenario.traffic.prefix_hits) > 0:
-        found.append("prefix hits count under a load only: without --rate every prompt is prefilled whole")
     if float(answer.max_concurrency) < float(scenario.traffic.concurrency):
         found.append(
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "

@@ -264,13 +264,15 @@ class Ledger:
         self.lines.append(line)
         return Node(self, "line", (), line.value, line=line)
 
-    def reached(self, nodes: Iterable[Any]) -> dict[str, Input]:
+    def reached(self, nodes: Iterable[Any], acting: bool = False) -> dict[str, Input]:
         """Return the inputs that nodes depend on, by path, in the order of the specs.
 
         Parameters
         ----------
         nodes : iterable
             What is no node reaches nothing.
+        acting : bool
+            Whether what a factor of zero or a switch takes out at these values is left out.
 
         Returns
         -------
@@ -286,7 +288,7 @@ class Ledger:
             seen.add(id(node))
             if node.kind == "input":
                 found.add(node.label)
-            stack.extend(node.args)
+            stack.extend(_acting(node) if acting else node.args)
             if node.line is not None:
                 stack.append(node.line.formula)
         return {path: entry for path, entry in self.inputs.items() if path in found}
@@ -305,6 +307,20 @@ class Ledger:
                 yield from below(child, depth + 1)
 
         yield from below(self.root, 0)
+
+
+def _acting(node: Node) -> tuple[Any, ...]:
+    """Return the operands that a node goes by at their values: of a product with a zero that zero alone."""
+    args = node.args
+    if node.kind == "mul":
+        zeros = tuple(arg for arg in args if value_of(arg) == 0)
+        return zeros or args
+    if node.kind == "div" and value_of(args[0]) == 0:
+        return args[:1]
+    if node.kind == "switch_at":
+        x, threshold, below, above = args
+        return x, threshold, below if value_of(x) < value_of(threshold) else above
+    return args
 
 
 class _OpenScope:
@@ -351,3 +367,20 @@ def value_of(number: Any) -> Any:
     Any
     """
     return number.value if isinstance(number, Node) else number
+
+
+def is_given(number: Any) -> bool:
+    """Whether a spec gives a number: what nobody has published is NaN.
+
+    Parameters
+    ----------
+    number : Any
+        A float, an array or a node.
+
+    Returns
+    -------
+    bool
+        True for arrays, whose elements are numbers.
+    """
+    found = value_of(number)
+    return not (isinstance(found, float) and found != found)

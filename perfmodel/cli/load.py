@@ -23,7 +23,9 @@ Hits = Annotated[
 ]
 Lengths = Annotated[
     str | None,
-    typer.Option("--lengths", metavar="NAME|FILE", help="azure-chat, azure-code, mooncake-..., or a trace file."),
+    typer.Option(
+        "--lengths", metavar="NAME|FILE", help="azure-chat, azure-code, mooncake-..., fixed, lognormal, a trace."
+    ),
 ]
 
 _TIMES = ("ttft", "tpot", "latency")
@@ -88,14 +90,15 @@ def load_changes(scv: str | None, hits: str | None, lengths: str | None) -> list
 
 
 def refuse_without_rate(limits: Limits, changes: Sequence[str]) -> None:
-    """Refuse objectives, and changes of a load, where no requests arrive."""
+    """Refuse objectives, and changes that only a load reads, where no requests arrive."""
     from perfmodel.errors import UserError
 
     for time, what in limits:
         raise UserError(f"--{time}-{what} is an objective of a load: give --rate with it")
     for change in changes:
         option = change.partition("=")[0].rpartition(".")[2].replace("_", "-")
-        raise UserError(f"--{option} is about a load: give --rate with it")
+        if option != "prefix-hits":
+            raise UserError(f"--{option} is about a load: give --rate with it")
 
 
 def answer(

@@ -58,6 +58,25 @@ def weight_bytes_per_chip(*, layer_bytes: Number, end_bytes: Number, tp: Number)
     return layer_bytes + end_bytes / tp
 
 
+@equation(symbol=r"M", unit="B", source="what a driver showed over the label, taken to hold at other capacities")
+def visible_memory(*, capacity: Number, share: Number) -> Any:
+    r"""Memory of a chip that the driver shows.
+
+    Parameters
+    ----------
+    capacity : Number
+        On the label [B].
+    share : Number
+        What the driver shows over it; more than 1 where a label of GB means GiB [1].
+
+    Returns
+    -------
+    Number
+        Size [B].
+    """
+    return capacity * share
+
+
 @equation(symbol=r"M_{kv}", unit="B", source=_BUDGET)
 def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: Number) -> Any:
     r"""Memory of a chip that is left for the KV cache; negative where the weights do not fit.

@@ -68,6 +68,25 @@ def interference_per_token(*, running: Number, occupancy: Number, output: Number
     return maximum(0.0, running - 1) * occupancy / output
 
 
+@equation(symbol=r"P_{new}", unit="1", source="the last token of a prompt is computed, whatever a cache holds")
+def computed_prompt(*, prompt: Number, hits: Number) -> Any:
+    r"""Prompt tokens that a prefill computes where a prefix cache holds the others.
+
+    Parameters
+    ----------
+    prompt : Number
+        Prompt tokens [1].
+    hits : Number
+        Share of them that is found in a cache [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
+    return maximum(minimum(1.0, prompt), prompt * (1 - hits))
+
+
 @equation(symbol=r"n_{pf}", unit="1", source="an engine prefills whole prompts up to its token budget in one step")
 def prompts_per_step(*, budget: Number, prompt: Number, running: Number) -> Any:
     r"""Prompts that one step takes in when many wait.

@@ -86,9 +86,9 @@ class Alternating(Machine):
         -------
         Loop
         """
-        running, prompt, output, front = load.running, load.prompt, load.output, self.front_end(scenario.system)
+        running, prompt, output, front = load.running, load.computed, load.output, self.front_end(scenario.system)
         with scope("load"):
-            context = serving.mean_decode_context(prompt=load.bias * prompt, output=load.bias * output)
+            context = serving.mean_decode_context(prompt=load.bias * load.prompt, output=load.bias * output)
         decoding = speculation.decode(self, scenario, running, context)
         cut = load.budget is not None
         with scope("load"):
@@ -97,12 +97,12 @@ class Alternating(Machine):
             together = per_step
             if not (cut and load.lock_step):
                 together = serving.prompts_together(running=running, output=output, per_step=per_step)
-        chunks, chunk, before = 1.0, prompt, 0.0
+        chunks, chunk, before = 1.0, prompt, load.cached
         if cut:
             # A chunk comes on top of those before it, half of the prompt on average.
             chunks = ceil_div(prompt, minimum(prompt, budget))
             chunk = prompt / chunks
-            before = load.bias * (prompt - chunk) / 2
+            before = load.bias * (load.cached + (prompt - chunk) / 2)
         first, occupancy = speculation.prefill(self, scenario, running, context, chunk, together, before)
         entry = first.time / chunk
         if cut:

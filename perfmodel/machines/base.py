@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import Step
 from perfmodel.specs.kinds import Kind, kind_of
-from perfmodel.specs.types import Deployment, Link, Model, Provenance, Scenario, System, Tier
-from perfmodel.trace import value_of
+from perfmodel.specs.types import Deployment, Link, Model, Network, Provenance, Scenario, System, Tier
+from perfmodel.trace import is_given
 
 #: What a closed form misses where no measurement of the machine tells: logarithm of a factor that holds 80 %.
 UNMEASURED_SPREAD = 0.15
@@ -33,6 +33,8 @@ class Load:
         Requests in service [1].
     prompt, output : Number
         Mean tokens of a request [1].
+    cached : Number
+        Tokens of the prompt that a prefix cache holds: they are attended to and not computed [1].
     rounds : Number
         Prompts over concurrency: the first of them start together [1].
     jitter : Number
@@ -53,6 +55,12 @@ class Load:
     lock_step: bool = False
     budget: Any = None
     bias: Any = 1.0
+    cached: Any = 0.0
+
+    @property
+    def computed(self) -> Any:
+        """Prompt tokens that a prefill computes [1]."""
+        return self.prompt - self.cached
 
     @property
     def burst_share(self) -> Any:
@@ -218,7 +226,7 @@ class Machine(Kind, abc.ABC):
         context : Number
             Mean tokens in the cache of a sequence that decodes [1].
         prompt : Number
-            Tokens of each prompt [1].
+            Tokens of each prompt that are computed [1].
         group : Number
             Prompts that are taken in at once, where prefill does not ride along [1].
         before : Number
@@ -575,7 +583,7 @@ def _tier(system: System, name: str) -> Tier:
     return found
 
 
-def stage_link(system: System) -> Link:
+def stage_link(system: System) -> Link | Network:
     """Return the link between pipeline stages: the network, or the scale-up links where no network is published.
 
     Parameters
@@ -584,11 +592,9 @@ def stage_link(system: System) -> Link:
 
     Returns
     -------
-    Link
+    Link or Network
     """
-    bandwidth = value_of(system.network.bandwidth_per_direction)
-    unpublished = isinstance(bandwidth, float) and math.isnan(bandwidth)
-    return system.link if unpublished else system.network
+    return system.network if is_given(system.network.bandwidth_per_direction) else system.link
 
 
 def listed(values: Any) -> str:

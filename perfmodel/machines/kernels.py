@@ -46,7 +46,7 @@ from perfmodel.specs.types import (
     Seconds,
     System,
 )
-from perfmodel.trace import scope
+from perfmodel.trace import is_given, scope
 
 #: Nodes and pipeline stages up to which layouts are tried.
 _NODES = 4
@@ -55,7 +55,10 @@ _STAGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 @dataclass(frozen=True)
 class AllReduce:
-    """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on."""
+    """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on.
+
+    It was measured over links of ``link_bandwidth``; on others its bandwidths go with the rate of the links.
+    """
 
     small_latency: Seconds
     small_growth: Ratio
@@ -64,6 +67,7 @@ class AllReduce:
     large_growth: Ratio
     large_bandwidth: Bandwidth
     threshold: Bytes
+    link_bandwidth: Bandwidth
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class KernelsEfficiency(Efficiency):
     """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves.
 
     Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``.
+    Latencies of calls hold hops of ``hop_latency``; those of a system whose own are known take their place.
     """
 
     gemm_memory: Mapping[str, PositiveShare]
@@ -97,6 +102,7 @@ class KernelsEfficiency(Efficiency):
     stage_latency: Seconds
     expert_imbalance: AtLeastOne
     call_latency: Seconds
+    hop_latency: Seconds
     link_efficiency: Mapping[str, PositiveShare]
     eager_launch: Seconds
     all_reduce: AllReduce | None = None
@@ -138,7 +144,7 @@ def efficiency_of(system: System) -> KernelsEfficiency:
     return found
 
 
-def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
+def all_reduce_time(engine: AllReduce, message: Any, ranks: Any, faster: Any = 1.0, later: Any = 0.0) -> Any:
     """All-reduce of an engine: one-shot below its threshold, two-shot from there on [s].
 
     Parameters
@@ -149,6 +155,10 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
         Bytes that each rank contributes [B].
     ranks : Number
         Chips of the group [1].
+    faster : Number
+        Rate of the links over that of those on which it was measured [1].
+    later : Number
+        Time by which an exchange takes longer than on those [s].
 
     Returns
     -------
@@ -158,16 +168,33 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any) -> Any:
     small = collectives.one_shot_all_reduce(
         message=message,
         ranks=ranks,
-        latency=collectives.call_latency(base=engine.small_latency, growth=engine.small_growth, ranks=ranks),
-        bandwidth=engine.small_bandwidth,
+        latency=collectives.call_latency(base=engine.small_latency, growth=engine.small_growth, ranks=ranks) + later,
+        bandwidth=engine.small_bandwidth * faster,
     )
     large = collectives.two_shot_all_reduce(
         message=message,
         ranks=ranks,
-        latency=collectives.call_latency(base=engine.large_latency, growth=engine.large_growth, ranks=ranks),
-        bandwidth=engine.large_bandwidth,
+        latency=collectives.call_latency(base=engine.large_latency, growth=engine.large_growth, ranks=ranks)
+        + 2 * later,
+        bandwidth=engine.large_bandwidth * faster,
     )
     return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
+
+
+def later_hop(system: System) -> Any:
+    """Time by which a hop takes longer than one of those that the latencies of calls hold [s].
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    Number
+        Time; 0 where the hops of the system are not published [s].
+    """
+    hop = system.link.hop_latency
+    return hop - efficiency_of(system).hop_latency if is_given(hop) else 0.0
 
 
 def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
@@ -311,10 +338,11 @@ def expert_exchange(scenario: Scenario, message: Any) -> Any:
     """
     system, plan = scenario.system, scenario.deployment
     efficiency = efficiency_of(system)
+    latency = efficiency.call_latency if efficiency.all_reduce is None else efficiency.all_reduce.small_latency
     return collectives.all_to_all(
         message=message,
         ranks=plan.ep,
-        latency=efficiency.call_latency if efficiency.all_reduce is None else efficiency.all_reduce.small_latency,
+        latency=latency + later_hop(system),
         bandwidth=system.link.bandwidth_per_direction * efficiency.link_efficiency[system.link.topology],
     )
 
@@ -337,20 +365,21 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     """
     efficiency, link = efficiency_of(system), system.link
     bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
-    latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
-    if link.topology == "mesh":
-        return collectives.full_mesh_all_reduce(
-            message=message, ranks=ranks, latency=latency, link_bandwidth=bandwidth / (system.chips_per_node - 1)
-        )
+    latency, later = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks), later_hop(system)
     if link.topology.startswith("torus"):
-        # The call's latency is per call and carries its hops: per-hop terms would count them twice.
+        # The call's latency is per call and carries its hops: only what they take beyond those counts here.
         return collectives.torus_all_reduce(
             message=message,
             ranks=ranks,
             dimensions=float(link.topology[-2]),
             latency=latency,
-            hop_latency=0.0,
+            hop_latency=later,
             bandwidth=bandwidth,
+        )
+    latency = latency + 2 * later
+    if link.topology == "mesh":
+        return collectives.full_mesh_all_reduce(
+            message=message, ranks=ranks, latency=latency, link_bandwidth=bandwidth / (system.chips_per_node - 1)
         )
     return collectives.two_shot_all_reduce(message=message, ranks=ranks, latency=latency, bandwidth=bandwidth)
 
@@ -377,7 +406,14 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
     if efficiency.all_reduce is None:
         local = topology_all_reduce(system, message, inside)
     else:
-        local = all_reduce_time(efficiency.all_reduce, message, inside)
+        measured = efficiency.all_reduce
+        local = all_reduce_time(
+            measured,
+            message,
+            inside,
+            faster=system.link.bandwidth_per_direction / measured.link_bandwidth,
+            later=later_hop(system),
+        )
     across = collectives.ring_all_reduce(
         message=message / inside,
         ranks=plan.tp / inside,

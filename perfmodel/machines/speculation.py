@@ -175,7 +175,7 @@ def prefill(
     context : Number
         Mean tokens in the cache of a sequence [1].
     prompt : Number
-        Tokens of each prompt [1].
+        Tokens of each prompt that are computed [1].
     group : Number
         Prompts that are taken in at once [1].
     before : Number

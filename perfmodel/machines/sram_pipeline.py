@@ -33,6 +33,7 @@ from perfmodel.machines.power import MeanPower
 from perfmodel.numerics import ceil_div, maximum, minimum
 from perfmodel.specs.types import (
     PRECISION_BYTES,
+    UNPUBLISHED,
     AtLeastOne,
     Bandwidth,
     Bytes,
@@ -43,7 +44,7 @@ from perfmodel.specs.types import (
     Seconds,
     System,
 )
-from perfmodel.trace import scope
+from perfmodel.trace import is_given, scope
 
 #: The latency of the stages moves the flow by what it adds to a life; two rounds settle it to a few per mille.
 _ROUNDS = 2
@@ -57,6 +58,9 @@ class SramEfficiency(Efficiency):
 
     ``layer_overhead`` is the time a layer that the bare machine does not explain and that keeps the stage busy;
     ``layer_latency`` delays a token as long, but the stage takes the next micro-batch meanwhile.
+
+    The all-reduce belongs to links of ``link_bandwidth`` and ``link_latency``, where those are given; on others its
+    bandwidth and its latency go with theirs.
 
     The scheduler's means are switches: ``dynamic_chunks`` lets a chunk take what decoding leaves of a beat, else it is
     sized for the largest micro-batch; ``fused_batches`` lets both share a beat; ``fill_beats`` puts the next prompt
@@ -74,6 +78,8 @@ class SramEfficiency(Efficiency):
     all_reduce_bandwidth: Bandwidth
     all_reduce_exponent: PositiveRatio
     layer_latency: Seconds = 0.0
+    link_bandwidth: Bandwidth = UNPUBLISHED
+    link_latency: Seconds = UNPUBLISHED
     beat: Literal["load", "fixed"] = "load"
     dynamic_chunks: bool = True
     fused_batches: bool = True
@@ -142,6 +148,31 @@ def _streamed(scenario: Scenario, operator: Operator) -> Any:
     return weights + operator.cache
 
 
+def all_reduce_time(system: System, message: Any) -> Any:
+    """All-reduce of a partition [s]: the curve, at the rate and the latency of this system's links.
+
+    Parameters
+    ----------
+    system : System
+    message : Number
+        Bytes that each rank contributes [B].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    efficiency, link = efficiency_of(system), system.link
+    latency, bandwidth = efficiency.all_reduce_latency, efficiency.all_reduce_bandwidth
+    if is_given(efficiency.link_bandwidth):
+        bandwidth = bandwidth * (link.bandwidth_per_direction / efficiency.link_bandwidth)
+    if is_given(efficiency.link_latency):
+        latency = latency * (link.hop_latency / efficiency.link_latency)
+    return collectives.saturating_all_reduce(
+        message=message, latency=latency, bandwidth=bandwidth, exponent=efficiency.all_reduce_exponent
+    )
+
+
 def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Any]:
     """Return arithmetic and SRAM stream of one operator, so many times over, and its exposed collective [s]."""
     system, tp = scenario.system, scenario.deployment.tp
@@ -160,12 +191,7 @@ def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overl
     exposed: Any = 0.0
     if operator.all_reduce is not None:
         exposed = collectives.exposed_collective(
-            collective=collectives.saturating_all_reduce(
-                message=operator.all_reduce,
-                latency=efficiency.all_reduce_latency,
-                bandwidth=efficiency.all_reduce_bandwidth,
-                exponent=efficiency.all_reduce_exponent,
-            ),
+            collective=all_reduce_time(system, operator.all_reduce),
             hidden_behind=roofline.operator_time(compute=compute, memory=stream),
         )
     return Overlap(count, compute, stream), exposed
@@ -364,7 +390,14 @@ class Chunks:
 
 
 def chunked(
-    scenario: Scenario, *, others: Any, prompt: Any, context: Any, bias: Any = 1.0, tokens: Any = 1.0
+    scenario: Scenario,
+    *,
+    others: Any,
+    prompt: Any,
+    context: Any,
+    bias: Any = 1.0,
+    tokens: Any = 1.0,
+    before: Any = 0.0,
 ) -> Chunks:
     """Return the chunks of a prompt; each takes what the decode tokens of the others leave of the budget.
 
@@ -374,13 +407,15 @@ def chunked(
     others : Number
         Sequences that decode beside a chunk [1].
     prompt : Number
-        Prompt tokens [1].
+        Prompt tokens that are computed [1].
     context : Number
         Mean tokens in the cache of a decoding request [1].
     bias : Number
         Factor by which a request in flight is longer than the mean of all requests [1].
     tokens : Number
         New tokens of each sequence that decodes [1].
+    before : Number
+        Tokens of the prompt that are in the cache already [1].
 
     Returns
     -------
@@ -391,7 +426,7 @@ def chunked(
     count = ceil_div(prompt, chunk)
     beside = Pass(others, tokens, context, decoding=True)
     with scope("chunk"):
-        full = beat(scenario, (Pass(1.0, chunk, bias * (prompt - chunk) / 2), beside))
+        full = beat(scenario, (Pass(1.0, chunk, bias * (before + (prompt - chunk) / 2)), beside))
     with scope("decode_only"):
         alone = beat(scenario, (beside,))
     # A chunk that rides along with decoding shares its read of the weights; a lone request's chunks pay for theirs.
@@ -500,7 +535,7 @@ class SramPipeline(Machine):
         """
         others = self._others(scenario, running)
         with scope("prefill"):
-            chunks = chunked(scenario, others=others, prompt=prompt, context=context)
+            chunks = chunked(scenario, others=others, prompt=prompt, context=context, before=before)
             return prompt_step(scenario, chunks), chunks.added
 
     def _others(self, scenario: Scenario, running: Any) -> Any:
@@ -545,16 +580,16 @@ class SramPipeline(Machine):
         """
         efficiency = efficiency_of(scenario.system)
         budget, stages = efficiency.token_budget, scenario.deployment.pp
-        running, prompt, output, bias = load.running, load.prompt, load.output, load.bias
+        running, prompt, output, bias = load.running, load.computed, load.output, load.bias
         steps = maximum(0.0, output - 1)
-        context = serving.mean_decode_context(prompt=bias * prompt, output=bias * output)
+        context = serving.mean_decode_context(prompt=bias * load.prompt, output=bias * output)
         of_others = 1 - 1 / running
         # The largest micro-batch, for which a program without dynamic chunks keeps its places.
         reserved = pipeline.microbatch_size(running=running, stages=stages)
         asked, draft = scenario.speculation, None
         passes, verified, away, length, rounds = steps, 1.0, None, 1.0, _ROUNDS
         if asked is not None:
-            draft, length = self._draft(scenario, running, context, prompt), speculation.tokens_per_step(asked)
+            draft, length = self._draft(scenario, context, load), speculation.tokens_per_step(asked)
             passes, verified, rounds = steps / length, asked.k + 1, _ROUNDS_WITH_DRAFT
             away = asked.host_time if draft is None else asked.host_time + asked.k * draft.step.time
             scenario = speculation.target_scenario(scenario)
@@ -585,6 +620,7 @@ class SramPipeline(Machine):
                     context=context,
                     bias=bias,
                     tokens=verified,
+                    before=load.cached,
                 )
                 if not efficiency.dynamic_chunks or not efficiency.fill_beats:
                     pieces = prompt / chunks.tokens if efficiency.fill_beats else chunks.count
@@ -636,14 +672,14 @@ class SramPipeline(Machine):
             full=chunks.full.time,
         )
 
-    def _draft(self, scenario: Scenario, running: Any, context: Any, prompt: Any) -> _Drafted | None:
+    def _draft(self, scenario: Scenario, context: Any, load: base.Load) -> _Drafted | None:
         """Return what a draft takes on its own stages with all requests of the replica in them; None where nothing."""
         draft = speculation.draft_scenario(scenario)
         if draft is None:
             return None
         with scope("draft"):
-            step = self.decode(draft, running, context)
-            first, taken = self.prefill(draft, running, context, prompt, 1.0)
+            step = self.decode(draft, load.running, context)
+            first, taken = self.prefill(draft, load.running, context, load.computed, 1.0, load.cached)
         return _Drafted(step, first, taken)
 
     def layouts(self, scenario: Scenario) -> Iterator[tuple[float, float]]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any
 
+from perfmodel.entered import idle, unmoved
 from perfmodel.outputs.formula import Language, Step, steps
-from perfmodel.prediction import traced
+from perfmodel.prediction import evaluate, traced
 from perfmodel.specs.paths import provenance_of
 from perfmodel.specs.types import Provenance, Scenario
 from perfmodel.specs.units import show
@@ -146,6 +147,8 @@ class Explanation:
         Of each input that the result depends on, the strongest first.
     origins : dict of str to Provenance
         Where those inputs come from, by path.
+    mind : tuple of str
+        Changes of the question that moved nothing of the result.
     """
 
     metric: str
@@ -154,6 +157,7 @@ class Explanation:
     root: Entry
     elasticities: Sequence[Elasticity]
     origins: Mapping[str, Provenance]
+    mind: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -174,6 +178,7 @@ class Explanation:
                 }
                 for one in self.elasticities
             ],
+            "warnings": list(self.mind),
         }
 
     def to_frame(self) -> Any:
@@ -209,6 +214,10 @@ class Explanation:
             said = f"{show(one.value, one.unit)}, {self.origins[one.path].kind}"
             said += "; a switch lies within 1 %" if one.switches else ""
             yield from _wrapped(f"{move:>10}  {one.path} = {said}", "", " " * 12, width)
+        if self.mind:
+            yield ""
+        for line in self.mind:
+            yield from _wrapped(line, "", "  ", width)
 
     def latex(self) -> str:
         """Return the equations, each once, as an ``align*`` environment."""
@@ -382,6 +391,10 @@ def explain(scenario: Scenario, metric: str, depth: int = DEPTH) -> Explanation:
     value = known[name].value
     # A result that is not there, or 0, moves by no percents.
     strongest = elasticities(scenario, name) if value == value and value != 0 else []
+
+    def shown(asked: Scenario) -> Any:
+        return [results(evaluate(asked))[name]]
+
     return Explanation(
         metric=name,
         value=value,
@@ -389,6 +402,7 @@ def explain(scenario: Scenario, metric: str, depth: int = DEPTH) -> Explanation:
         root=writer.entry(writer.root, depth),
         elasticities=strongest,
         origins={one.path: provenance_of(scenario, one.path) for one in strongest},
+        mind=tuple(idle(scenario, unmoved(scenario, shown), shown)) if value == value else (),
     )
 
 
@@ -426,6 +440,7 @@ def solution_text(found: Solution, width: int = 100) -> str:
         rows.append(("in closed form", "none: the value is that of brentq on the whole prediction"))
     if found.limit == found.limit:
         rows.append(("no input of this goes past", metric(found.limit)))
+    rows += [("mind", line) for line in found.mind]
     left = max(len(name) for name, _ in rows)
     return "\n".join(
         line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.outputs.tables import plain, print_said, table_html
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import Fit, fit, kv_tokens, request_bytes
 from perfmodel.serving.steady import chips
-from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, put, quantities
 from perfmodel.specs.types import Model, Scenario
 from perfmodel.specs.units import show
@@ -153,18 +153,30 @@ def ask(
         raise UserError(f"--context {context:g}: must be a whole number of at least 1")
     assumed = []
     if not has_traffic:
-        architecture = catalog.load_model(model) if isinstance(model, str) else model
         if context is None:
+            architecture = resolve(model, on, options, changes).model
             context = float(architecture.max_context)
             assumed.append(f"context {context:g}, the most that {architecture.name} takes")
         # The plan is chosen for requests of this length.
         options = replace(options, prompt=max(1.0, context - 1), output=1.0)
     scenario = resolve(model, on, options, changes)
-    if has_traffic:
-        context = float(scenario.traffic.prompt + scenario.traffic.output)
-    assert context is not None
+
+    def tokens(asked: Scenario) -> float:
+        if has_traffic:
+            return float(asked.traffic.prompt + asked.traffic.output)
+        return float(asked.model.max_context) if assumed else context
+
+    def said(asked: Scenario) -> Any:
+        found = _answer(asked, tokens(asked)).to_dict()
+        return [value for key, value in found.items() if key not in ("plan", "assumed")]
+
+    def traced(asked: Scenario) -> Any:
+        return list(vars(fit(asked, tokens(scenario))).values())
+
     told = [line for line in scenario.assumed if not line.startswith(("concurrency", "money"))]
-    return _answer(replace(scenario, assumed=(*told, *assumed)), context)
+    answer = _answer(replace(scenario, assumed=(*told, *assumed)), tokens(scenario))
+    paths = unmoved(scenario, said) if answer.fits else []
+    return replace(answer, warnings=(*answer.warnings, *idle(scenario, paths, traced, "fit is about memory")))
 
 
 def _answer(scenario: Scenario, context: float) -> FitAnswer:

@@ -32,7 +32,7 @@ _UNSEEN: dict[type[Any], frozenset[str]] = {
     Traffic: frozenset({"name"}),
     Deployment: frozenset({"plan"}),
 }
-_NEVER_SEEN = frozenset({"provenance", "aliases", "assumed", "warnings"})
+_NEVER_SEEN = frozenset({"provenance", "aliases", "changed", "assumed", "warnings"})
 
 #: A constant, or the path of an input.
 Leaf = float | str

@@ -98,7 +98,8 @@ def _notes(answers: Sequence[Sized]) -> list[tuple[str, Sequence[str]]]:
     for system, answer in zip(distinct(_names(answers)), answers, strict=True):
         name = f", for {system}" if len(answers) > 1 else ""
         found.append((f"assumed{name}", assumptions(answer.scenario)))
-        found.append((f"mind{name}", [*answer.scenario.warnings, *cautions(answer.scenario, answer.load)]))
+        mind = [*answer.scenario.warnings, *cautions(answer.scenario, answer.load), *answer.idle]
+        found.append((f"mind{name}", mind))
     return found
 
 

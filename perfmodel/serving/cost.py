@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.equations import power, tco
+from perfmodel.equations import power, serving, tco
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.power import Work, shape_of
 from perfmodel.serving.steady import Steady, steady_state
@@ -188,7 +188,7 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
     with scope("cost"):
         years = economics.life / YEAR
         price = tco.price_of_chips(
-            system=scenario.system.price.system, chips_of_system=scenario.system.chips_per_node, chips=steady.chips
+            system=scenario.system.price.system, chips_of_system=scenario.system.price.chips, chips=steady.chips
         )
         day = power.power_over_the_day(busy=drawn.mean.watts, idle=drawn.idle.watts, utilisation=economics.utilisation)
         utility = ItPower(day).at_utility(economics.pue)
@@ -226,8 +226,9 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
             per_hour = per_hour + other
         takes: tuple[Any, Any] = drawn.prefill_busy, drawn.decode_busy
         if machine_of(scenario.system).prefill_rides:
-            # Prompt and output tokens share every beat, so time tells nothing: each token takes one slot of a beat.
-            takes = steady.prompt, steady.output
+            # Prompt and output tokens share every beat, so time tells nothing: a computed one takes a slot of it.
+            hits = scenario.traffic.prefix_hits
+            takes = serving.computed_prompt(prompt=steady.prompt, hits=hits), steady.output
         share = tco.input_share(prefill_busy=takes[0], decode_busy=takes[1])
         sold = steady.rate * economics.utilisation
         return Cost(

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from perfmodel.equations import memory, pipeline, serving
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import (
@@ -30,7 +28,7 @@ from perfmodel.machines.speculation import draft_scenario
 from perfmodel.numerics import maximum, minimum, switch_at
 from perfmodel.specs import plugins
 from perfmodel.specs.types import ENGINES, PRECISION_BYTES, Engine, Layers, Scenario, Tier
-from perfmodel.trace import scope, value_of
+from perfmodel.trace import is_given, scope
 
 #: Experts in these precisions run in kernels that keep no workspace between the products.
 _FUSED_EXPERTS = ("fp4", "mxfp4")
@@ -87,12 +85,6 @@ class Budget:
     room: Any
 
 
-def _is_given(value: Any) -> bool:
-    """Whether a spec gives a number; ``null`` is NaN."""
-    found = value_of(value)
-    return not (isinstance(found, float) and np.isnan(found))
-
-
 def usable(tier: Tier) -> Any:
     """Return what the driver shows of a tier, or its label where that is not published.
 
@@ -105,7 +97,9 @@ def usable(tier: Tier) -> Any:
     Number
         Bytes [B].
     """
-    return tier.visible if _is_given(tier.visible) else tier.capacity
+    if not is_given(tier.visible):
+        return tier.capacity
+    return memory.visible_memory(capacity=tier.capacity, share=tier.visible)
 
 
 # --- weights -----------------------------------------------------------------------------------------------------
@@ -143,7 +137,7 @@ def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
     """
     model, plan = scenario.model, scenario.deployment
     engine = scenario.system.engine
-    if engine is not None and _is_given(engine.weights):
+    if engine is not None and is_given(engine.weights):
         return engine.weights
     layers, held = layer_count(model), held_layers(scenario)
     ends: Any = 0.0
@@ -290,7 +284,7 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
     Number
         Bytes [B].
     """
-    if _is_given(engine.activation_peak):
+    if is_given(engine.activation_peak):
         return engine.activation_peak
     if engine.name == "sglang":
         return memory.sglang_activations(tokens=engine.batched_tokens)
@@ -350,10 +344,10 @@ def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
     )
     if engine.name == "sglang":
         graphs = engine.cuda_graphs
-        if not _is_given(graphs):
+        if not is_given(graphs):
             graphs = memory.sglang_graphs(batch=engine.sequences)
         share = engine.memory_utilisation
-        if not _is_given(share):
+        if not is_given(share):
             reserve = memory.sglang_reserve(visible=capacity, activations=peak, graphs=graphs, tp=plan.tp, pp=plan.pp)
             share = memory.static_fraction(visible=capacity, reserve=reserve)
         room = memory.sglang_kv_pool(visible=capacity, utilisation=share, weights=weights, non_torch=outside)
@@ -395,7 +389,7 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
         if streamed:
             spare = usable(machine.weights_memory(scenario.system)) - weights
             parts = replace(parts, room=switch_at(spare, 0.0, spare, parts.room))
-        if engine is not None and _is_given(engine.kv_pool):
+        if engine is not None and is_given(engine.kv_pool):
             parts = replace(parts, room=engine.kv_pool)
         per_token = bytes_per_token(scenario)
         per_request = request_bytes(scenario, tokens)

@@ -114,7 +114,8 @@ def steady_state(scenario: Scenario) -> Steady:
     Notes
     -----
     How decoding and prefill share a replica is the machine's law.  Requests that the KV cache cannot hold wait for
-    admission, and that wait is part of TTFT.
+    admission, and that wait is part of TTFT.  What a prefix cache holds of a prompt is not prefilled, but attended to
+    and held.
     """
     traffic, plan = scenario.traffic, scenario.deployment
     memory_fit = fit(scenario)
@@ -123,9 +124,18 @@ def steady_state(scenario: Scenario) -> Steady:
         output = maximum(1.0, serving.mean_length(nominal=traffic.output, jitter=traffic.length_jitter))
         offered = maximum(1.0, traffic.concurrency / plan.dp)
         running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
+        cached = prompt - serving.computed_prompt(prompt=prompt, hits=traffic.prefix_hits)
     loop = machine_of(scenario.system).closed_loop(
         scenario,
-        Load(running, prompt, output, traffic.rounds, traffic.length_jitter, lock_step=traffic.prefill_first),
+        Load(
+            running,
+            prompt,
+            output,
+            traffic.rounds,
+            traffic.length_jitter,
+            lock_step=traffic.prefill_first,
+            cached=cached,
+        ),
     )
     with scope("steady"):
         admission = serving.admission_wait(offered=offered, running=running, service=loop.life)

@@ -30,6 +30,11 @@ _COLUMNS = {
 }
 
 
+#: Words in place of a table: every request of the mean lengths, or lognormal lengths, as where none is named.
+FIXED = "fixed"
+LOGNORMAL = ("", "lognormal")
+
+
 @functools.cache
 def _tables() -> dict[str, Lengths]:
     path = catalog.bundled() / "data" / "traffic" / "lengths.csv"
@@ -60,7 +65,8 @@ def length_table(name: str) -> Lengths:
     """
     tables = _tables()
     if name not in tables:
-        raise UserError(f"traffic.lengths '{name}': expected one of {', '.join(tables)}, or a trace FILE.csv")
+        words = ", ".join((FIXED, *LOGNORMAL[1:], *tables))
+        raise UserError(f"traffic.lengths '{name}': expected one of {words}, or a trace FILE.csv")
     return tables[name]
 
 
@@ -155,7 +161,9 @@ def lengths_of(traffic: Traffic) -> Lengths:
         Where it names no known table and no trace.
     """
     prompt, output = float(traffic.prompt), max(1.0, float(traffic.output))
-    if not traffic.lengths:
+    if traffic.lengths == FIXED:
+        return lognormal(prompt, 0.0, output, 0.0)
+    if traffic.lengths in LOGNORMAL:
         return lognormal(prompt, float(traffic.prompt_scv), output, float(traffic.output_scv))
     if is_trace(traffic.lengths):
         _, asked, given = read_trace(traffic.lengths)

@@ -366,6 +366,10 @@ def load_bare_system(name: str) -> System:
     System
     """
     system, provenance = _load(find("system", name), System)
+    if system.price.chips != system.price.chips:
+        node = provenance["chips_per_node"]
+        provenance["price.chips"] = replace(node, kind="derived", note="those of a node")
+        system = replace(system, price=replace(system.price, chips=system.chips_per_node))
     return replace(cast(System, system), provenance=provenance)
 
 

@@ -14,7 +14,7 @@ from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, rea
 from perfmodel.specs.types import Provenance, Scenario
 
 ROOTS = ("system", "model", "traffic", "deployment", "speculation", "economics")
-_SKIPPED = frozenset({"provenance", "aliases", "assumed", "warnings", "plans"})
+_SKIPPED = frozenset({"provenance", "aliases", "changed", "assumed", "warnings", "plans"})
 
 
 def quantities(part: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
@@ -326,7 +326,7 @@ def check(scenario: Scenario, paths: Iterable[str]) -> None:
 
 
 def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
-    """Return a scenario with a value that the user gave, checked against the rest, its provenance saying so.
+    """Return a scenario with a value that the user gave, checked against the rest, and what stood there before it.
 
     Parameters
     ----------
@@ -342,6 +342,8 @@ def put_given(scenario: Scenario, path: str, value: Any) -> Scenario:
     """
     changed: Scenario = put(scenario, path, value)
     check(changed, (path,))
+    if path not in dict(scenario.changed):
+        changed = replace(changed, changed=(*scenario.changed, (path, get(scenario, path))))
     root, _, rest = path.partition(".")
     part = getattr(changed, root)
     if not hasattr(part, "provenance"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from perfmodel.specs.types import (
     PRECISIONS,
     Model,
     System,
+    Traffic,
 )
 
 
@@ -86,9 +88,21 @@ def _layers(model: Model) -> Iterator[tuple[str, str]]:
                 yield f"layers.{index}.moe.top_k", f"{top_k:g} is more than the {experts:g} experts"
 
 
+def _lengths(traffic: Traffic) -> Iterator[tuple[str, str]]:
+    known = {entry.name: entry.default for entry in fields(Traffic)}
+    for name in ("prompt_scv", "output_scv"):
+        if traffic.lengths not in ("", "lognormal") and np.any(getattr(traffic, name) != known[name]):
+            yield (
+                name,
+                f"lengths of {traffic.lengths} have a spread of their own: set traffic.lengths=lognormal before it, or "
+                "leave it out",
+            )
+
+
 _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] = {
     System: (_known_kind, _memory_of_its_kind, _plans, _rates, _engine),
     Model: (_layers,),
+    Traffic: (_lengths,),
 }
 
 

@@ -270,9 +270,9 @@ class Model:
 class Traffic:
     """What the users ask for.
 
-    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names, scaled to the means, or a
-    trace ``FILE.csv`` as it is, else lognormal ones with the squared coefficients of variation given; theirs default to
-    those of the chat trace.
+    Under a rate of arrivals, lengths are a distribution: the table that ``lengths`` names, scaled to the means, a trace
+    ``FILE.csv`` as it is, ``fixed``, else lognormal ones with the squared coefficients of variation given; theirs
+    default to those of the chat trace.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class Traffic:
         Whether prompts that wait are prefilled before anybody decodes; with fixed lengths the clients then stay in
         lock-step, and every round is a burst.
     lengths : str
-        Name of a bundled table of lengths, or a trace.
+        Name of a bundled table of lengths, ``fixed``, ``lognormal``, or a trace.
     prompt_scv, output_scv, arrival_scv : Number
         Squared coefficients of variation of lengths and of the times between arrivals [1].
     prefix_hits : Number
@@ -329,11 +329,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Tier:
-    """A level of memory of one chip: capacity on the label, what the driver shows, and bandwidth."""
+    """A level of memory of one chip: capacity on the label, bandwidth, and what the driver shows.
+
+    ``visible`` is over the capacity; it passes 1 where the label says GB and means GiB.
+    """
 
     capacity: Capacity
     bandwidth: Bandwidth
-    visible: Capacity = UNPUBLISHED
+    visible: PositiveRatio = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -358,6 +361,14 @@ class Link:
     hop_latency: Seconds = UNPUBLISHED
     ports: Whole = UNPUBLISHED
     port_bandwidth_per_direction: Bandwidth = UNPUBLISHED
+
+
+@dataclass(frozen=True)
+class Network:
+    """Links between nodes; bandwidth is that of one chip, one direction."""
+
+    topology: Topology
+    bandwidth_per_direction: Bandwidth = UNPUBLISHED
 
 
 @dataclass(frozen=True)
@@ -398,9 +409,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Price:
-    """What a system of ``chips_per_node`` chips costs to buy, and one chip of it to rent."""
+    """What a system costs to buy, with how many chips it is sold, and one chip of it to rent.
+
+    ``chips`` are those of a node where the file does not say; a node that is laid out otherwise costs a chip as much.
+    """
 
     system: Dollars = UNPUBLISHED
+    chips: Degree = UNPUBLISHED
     rent_per_chip: DollarsASecond = UNPUBLISHED
 
 
@@ -494,8 +509,10 @@ class System:
         The rate that each storage precision computes at.
     memory : Memory
         Tiers of a chip.
-    link, network : Link
-        Between the chips of a node, and between nodes.
+    link : Link
+        Between the chips of a node.
+    network : Network
+        Between nodes.
     die : Die
     power : Power
     price : Price
@@ -530,7 +547,7 @@ class System:
     computes_as: Mapping[str, str]
     memory: Memory
     link: Link
-    network: Link
+    network: Network
     die: Die
     power: Power
     price: Price
@@ -710,5 +727,7 @@ class Scenario:
     traffic: Traffic
     speculation: Speculation | None = None
     economics: Economics | None = None
+    #: Paths that the question changed, each with what stood there before.
+    changed: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     assumed: tuple[str, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)

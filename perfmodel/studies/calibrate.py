@@ -23,6 +23,7 @@ from perfmodel.equations import roofline
 from perfmodel.machines import dataflow, kernels, sram_pipeline
 from perfmodel.machines.kernels import ATTENTION_BLOCK, AllReduce, all_reduce_time
 from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
+from perfmodel.numerics import NAN
 from perfmodel.specs import catalog, files
 from perfmodel.specs.kinds import Kind
 from perfmodel.studies import dataflow_fit, power_fit, serving_fit
@@ -201,7 +202,7 @@ def fit_prefill_attention(rows: list[dict[str, str]], peak: float) -> tuple[Arra
 
 
 def _all_reduce_time(x: Array, threshold: float, message: Array, ranks: Array) -> Array:
-    engine = AllReduce(x[0] * 1e-6, x[1], x[2] * 1e9, x[3] * 1e-6, x[4], x[5] * 1e9, threshold)
+    engine = AllReduce(x[0] * 1e-6, x[1], x[2] * 1e9, x[3] * 1e-6, x[4], x[5] * 1e9, threshold, NAN)
     time: Array = all_reduce_time(engine, message, ranks)
     return time
 
@@ -382,6 +383,8 @@ def _all_reduce_block(chip: str, engine: str) -> dict[str, Any] | None:
         name: Fitted(f"{value:.4g}{unit}", note).quantity() for name, value, unit in zip(names, x, units, strict=False)
     }
     block["threshold"] = Fitted(f"{x[6] / 1024:g} KiB", note).quantity()
+    link = catalog.load_bare_system(SYSTEM_OF_CHIP[chip]).link.bandwidth_per_direction
+    block["link_bandwidth"] = Fitted(_gigabytes(link), f"that of the measured {chip}", "derived").quantity()
     return block
 
 
@@ -442,12 +445,13 @@ def serving_block(
 
 
 def lpu_block() -> dict[str, Any]:
-    """Return the LPU's all-reduce curve from the two published knees."""
+    """Return the LPU's all-reduce curve from the two published knees, and the links that it belongs to."""
     half, most = 32 * 1024.0, 80 * 1024.0
     # T0 BW / S at the knees: (1 / share)^p - 1 = (T0 BW / S)^p.
     exponent = brentq(lambda p: (most / half) ** p - (2.0**p - 1) / ((1 / 0.9) ** p - 1), 1.0, 10.0, xtol=1e-14)
     wire = half * (2.0**exponent - 1) ** (1 / exponent)
-    bandwidth = float(catalog.load_bare_system("lpu-v1").link.bandwidth_per_direction)
+    link = catalog.load_bare_system("lpu-v1").link
+    bandwidth = float(link.bandwidth_per_direction)
     knees = "solved from the knees 50 % at 32 KiB and 90 % at 80 KiB"
     return {
         "all_reduce_exponent": Fitted(f"{exponent:.6f}", knees, "derived", "ship-paper").quantity(),
@@ -455,12 +459,20 @@ def lpu_block() -> dict[str, Any]:
             f"{wire / bandwidth * 1e6:.6f} us", f"{knees}; {wire / 1024:.1f} KiB at full rate", "derived", "ship-paper"
         ).quantity(),
         "all_reduce_bandwidth": Fitted(
-            f"{bandwidth / 1e9:g} GB/s",
+            _gigabytes(bandwidth),
             "all ports, one direction; which peak the knees refer to is not stated",
             "derived",
             "ship-report",
         ).quantity(),
+        "link_bandwidth": Fitted(_gigabytes(bandwidth), "of the chip of the curve", "derived", "ship-paper").quantity(),
+        "link_latency": Fitted(
+            f"{float(link.hop_latency) * 1e9:g} ns", "of the chip of the curve", "paper", "ship-paper"
+        ).quantity(),
     }
+
+
+def _gigabytes(rate: Any) -> str:
+    return f"{float(rate) / 1e9:g} GB/s"
 
 
 def sn40_block() -> dict[str, Any]:

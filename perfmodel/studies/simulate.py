@@ -10,20 +10,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
+from perfmodel.entered import idle, unmoved
 from perfmodel.equations import queueing
 from perfmodel.errors import UserError
 from perfmodel.serving.chain import closed_queue, load_queue, serve
 from perfmodel.serving.lengths import Lengths, empirical
 from perfmodel.serving.objectives import phrase, summary
 from perfmodel.serving.step_times import StepTimes, step_times
-from perfmodel.serving.traffic import lengths_of, read_trace, trace_scv
+from perfmodel.serving.traffic import is_trace, lengths_of, read_trace, trace_scv
+from perfmodel.specs.paths import put_all
 from perfmodel.specs.types import Scenario
+from perfmodel.studies.size import about_lengths, assumptions, open_numbers, without_traffic
 
 
 @dataclass(frozen=True)
@@ -510,6 +513,16 @@ def _measured(ran: Simulated) -> dict[str, dict[str, float | None]]:
     return found
 
 
+def _assumed(scenario: Scenario, trace: str | None, sessions: int | None) -> list[str]:
+    """Return what was assumed of what is simulated."""
+    if trace is not None:
+        return [*without_traffic(scenario, lengths=True), f"arrivals and lengths of {trace}, as they are"]
+    if sessions is None:
+        return assumptions(scenario)
+    clients = f"{sessions:,} clients, each with one request at a time"
+    return [*without_traffic(scenario, is_trace(scenario.traffic.lengths)), clients, about_lengths(scenario.traffic)]
+
+
 def ask(
     scenario: Scenario,
     *,
@@ -542,6 +555,7 @@ def ask(
     -------
     Comparison
     """
+    scenario = replace(scenario, assumed=tuple(_assumed(scenario, trace, sessions)))
     replicas = float(scenario.deployment.dp)
     scv = float(scenario.traffic.arrival_scv)
     load: Load | None = None
@@ -557,11 +571,27 @@ def ask(
         lengths = lengths_of(scenario.traffic)
         rate = None if rate is None else rate / replicas
         scv = float(queueing.split_scv(scv=scv, ways=replicas))
-    times = step_times(
-        scenario,
-        longest_prompt=float(np.max(lengths.prompt if load is None else load.prompt)),
-        longest=float(np.max(lengths.prompt + lengths.output if load is None else load.prompt + load.output)),
-    )
+    replayed = load
+
+    def tables(asked: Scenario) -> StepTimes:
+        mine = lengths_of(asked.traffic) if replayed is None else replayed
+        return step_times(
+            asked, longest_prompt=float(np.max(mine.prompt)), longest=float(np.max(mine.prompt + mine.output))
+        )
+
+    def drives(asked: Scenario) -> list[Any]:
+        traffic = asked.traffic
+        mine = [] if replayed is not None else [vars(lengths_of(traffic)), traffic.arrival_scv if rate else None]
+        thinks = traffic.think_time if sessions else None
+        return [vars(tables(asked)), *mine, traffic.prefix_hits, thinks, asked.deployment.dp]
+
+    def traced(asked: Scenario) -> Any:
+        own = {} if replayed is None else {"traffic.prompt": 1.0, "traffic.output": 1.0}
+        return open_numbers(put_all(asked, own))
+
+    more = idle(scenario, unmoved(scenario, drives), traced)
+    scenario = replace(scenario, warnings=(*scenario.warnings, *more))
+    times = tables(scenario)
     cached = float(scenario.traffic.prefix_hits)
     service = serve(times, lengths, cached)
     if service.capacity <= 0:

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.entered import idle, unmoved
 from perfmodel.equations import queueing
 from perfmodel.equations.serving import interference_per_token
 from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
-from perfmodel.prediction import METRICS, evaluate, run
+from perfmodel.prediction import METRICS, evaluate, numbers, run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import Availability, with_failures
 from perfmodel.serving.chain import FULL, Service, serve
@@ -31,10 +32,10 @@ from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.serving.step_times import sequence_limit, step_times
-from perfmodel.serving.traffic import is_trace, lengths_of
+from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import put
-from perfmodel.specs.types import Scenario
+from perfmodel.specs.paths import put, put_all
+from perfmodel.specs.types import Scenario, Traffic
 
 #: What an answer can be chosen by.
 GOALS = ("cost", "power", "chips")
@@ -70,6 +71,8 @@ class Sized:
         Spares, where a share of working time was asked for.
     periods : tuple of (float, int)
         Shares of the rate by period, and the replicas that each needs.
+    idle : tuple of str
+        Changes of the question that moved nothing.
     """
 
     scenario: Scenario
@@ -82,6 +85,7 @@ class Sized:
     usd_per_mtok: float
     availability: Availability | None = None
     periods: tuple[tuple[float, int], ...] = ()
+    idle: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -455,6 +459,9 @@ def size(
         if available is not None:
             best = [_spared(answer, available, chip_mtbf, warnings) for answer in best]
         best = [replace(answer, periods=_periods(answer, profile, objectives)) for answer in best]
+        if best:
+            idle_here = _idle_of_search(bases, best[0], _is_fixed(on, options), rate, objectives, most_chips)
+            warnings += [word for word in idle_here if word not in warnings]
         answers += best
         rejected += refused
         count += tried
@@ -478,6 +485,49 @@ def size(
         (*assumed, *_about_load(bases[0])),
         (*warnings, *_cautions(answers)),
     )
+
+
+#: What stands for a closed loop only: a load has its own number of requests and its own bursts.
+_CLOSED_LOOP = {"traffic.concurrency": 1.0, "traffic.rounds": 1e6, "traffic.length_jitter": 0.0}
+
+
+def open_numbers(scenario: Scenario) -> tuple[Any, ...]:
+    """Return the numbers of a closed loop that stand under a load too.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    """
+    return numbers(put_all(scenario, _CLOSED_LOOP))
+
+
+def _content(answer: Sized) -> list[Any]:
+    """Return all that an answer says beyond its question."""
+    return [value for key, value in load_dict(answer).items() if key not in ("assumed", "traffic")]
+
+
+def _idle_of_search(
+    bases: Sequence[Scenario], best: Sized, fixed: bool, rate: float, objectives: Objectives, most_chips: float
+) -> list[str]:
+    """Return the changes that moved nothing of an answer: neither the plan that was found, nor which one is."""
+
+    def kept(asked: Scenario) -> list[Any]:
+        plan = best.scenario
+        laid = replace(asked, deployment=plan.deployment, speculation=plan.speculation)
+        budget = None if best.load.service.times.rides else best.token_budget
+        service = _service(laid, lengths_of(asked.traffic), best.batch_cap, budget)
+        scv, replicas = float(asked.traffic.arrival_scv), best.load.replicas
+        return _content(_sized(laid, loaded(service, rate, scv, replicas, objectives), best.token_budget))
+
+    def searched(asked: Scenario) -> list[Any]:
+        tried = [replace(asked, deployment=base.deployment, speculation=base.speculation) for base in bases]
+        found, _, _ = _search(tried, fixed, lengths_of(asked.traffic), rate, objectives, most_chips, {})
+        return [_content(answer) for answer in found]
+
+    base = bases[0]
+    suspects = unmoved(base, kept)
+    changed = tuple((path, before) for path, before in base.changed if path in suspects)
+    return idle(base, unmoved(replace(base, changed=changed), searched), open_numbers)
 
 
 def _periods(answer: Sized, profile: Sequence[float], objectives: Objectives) -> tuple[tuple[float, int], ...]:
@@ -540,17 +590,36 @@ def _about_load(scenario: Scenario) -> list[str]:
     traffic = scenario.traffic
     scv = float(traffic.arrival_scv)
     arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
-    if traffic.lengths:
-        kept = "as they are" if is_trace(traffic.lengths) else "scaled to the means"
-        lengths = f"lengths of {traffic.lengths}, {kept}"
-    else:
-        lengths = f"lognormal lengths, SCV {float(traffic.prompt_scv):g} in and {float(traffic.output_scv):g} out"
-    return [f"{arrivals}, dealt to replicas at random", lengths]
+    return [f"{arrivals}, dealt to replicas at random", about_lengths(traffic)]
+
+
+def about_lengths(traffic: Traffic) -> str:
+    """Return what is taken of the lengths of requests."""
+    if is_trace(traffic.lengths):
+        return f"lengths of {traffic.lengths}, as they are"
+    if traffic.lengths == FIXED:
+        return "every request of the mean lengths"
+    if traffic.lengths not in LOGNORMAL:
+        return f"lengths spread as those of {traffic.lengths}, around the means; --lengths fixed for none"
+    return f"lognormal lengths, SCV {float(traffic.prompt_scv):g} in and {float(traffic.output_scv):g} out"
 
 
 def assumptions(scenario: Scenario) -> list[str]:
     """Return what was assumed of a question about a load."""
-    return [*(word for word in scenario.assumed if not word.startswith("concurrency")), *_about_load(scenario)]
+    return [*without_traffic(scenario, is_trace(scenario.traffic.lengths)), *_about_load(scenario)]
+
+
+def without_traffic(scenario: Scenario, lengths: bool) -> list[str]:
+    """Return what was assumed but for the number of requests at once, and for their lengths where those are others.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    lengths : bool
+        Whether the lengths are not those of the traffic.
+    """
+    gone = ("concurrency", "traffic ") if lengths else ("concurrency",)
+    return [word for word in scenario.assumed if not word.startswith(gone)]
 
 
 #: What a prediction says of itself already.
@@ -560,7 +629,7 @@ _ONCE = ("system", "plan", "chips", "usd_per_hour", "power_w")
 def load_dict(answer: Sized) -> dict[str, Any]:
     """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
     traffic = answer.scenario.traffic
-    data = run(replace(answer.scenario, traffic=replace(traffic, prefix_hits=0.0))).to_dict()
+    data = run(replace(answer.scenario, changed=())).to_dict()
     mine = answer.to_dict()
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
@@ -601,7 +670,7 @@ def load_dict(answer: Sized) -> dict[str, Any]:
         },
     }
     data["assumed"] = assumptions(answer.scenario)
-    data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load)]
+    data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load), *answer.idle]
     return data
 
 
@@ -885,7 +954,7 @@ def _steady(scenario: Scenario, load: Loaded) -> Steady:
     service = load.service
     # A trace has means of its own.
     prompt, output = (service.lengths.mean(part) for part in (service.lengths.prompt, service.lengths.output))
-    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0)
+    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0, prefix_hits=0.0)
     steady = steady_state(replace(scenario, traffic=traffic))
     computed = service.occupancy(1.0) / replace(service, cached=0.0).occupancy(1.0)
     # Where fewer than one request runs, the replica idles in between: a closed loop never does.
@@ -934,11 +1003,16 @@ def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = Non
     """
     if not (rate > 0 and math.isfinite(rate)):
         raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
-    lengths = lengths_of(scenario.traffic)
-    service = _service(scenario, lengths, None, None)
-    replicas = int(float(scenario.deployment.dp))
-    load = loaded(service, rate, float(scenario.traffic.arrival_scv), replicas, objectives or Objectives())
-    return _sized(scenario, load, service.times.budget)
+
+    def answered(asked: Scenario) -> Sized:
+        service = _service(asked, lengths_of(asked.traffic), None, None)
+        replicas = int(float(asked.deployment.dp))
+        load = loaded(service, rate, float(asked.traffic.arrival_scv), replicas, objectives or Objectives())
+        return _sized(asked, load, service.times.budget)
+
+    answer = answered(scenario)
+    paths = [] if answer.reason else unmoved(scenario, lambda asked: _content(answered(asked)))
+    return replace(answer, idle=tuple(idle(scenario, paths, open_numbers)))
 
 
 def _loses(winner: Sized, other: Sized, goal: str) -> str:

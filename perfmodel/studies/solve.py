@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.entered import counts, entered, idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.prediction import MONEY, evaluate, traced
 from perfmodel.question import check_plan
@@ -69,6 +70,8 @@ class Solution:
         Those that carry the input to the result where the closed form holds.
     reason : str
         Why there is no solution, and what bounds the result; else empty.
+    mind : tuple of str
+        Changes of the question that moved nothing of the result, whatever the input.
     """
 
     metric: str
@@ -88,10 +91,12 @@ class Solution:
     limit: float = math.nan
     equations: tuple[Line, ...] = ()
     reason: str = ""
+    mind: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object; what does not exist is null."""
-        known = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        known = {key: getattr(self, key) for key in self.__dataclass_fields__ if key != "mind"}
+        known["warnings"] = list(self.mind)
         known["equations"] = [{"name": line.name, "unit": line.unit, "source": line.source} for line in self.equations]
         return {key: None if value != value or value == "" else value for key, value in known.items()}
 
@@ -153,10 +158,24 @@ def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> So
     points = _points(scenario, where, unit, current)
     if not len(points):
         raise UserError(f"--for {path}: there is no value to try")
+
+    def shown(one: Scenario) -> Any:
+        return [results(evaluate(one))[name]]
+
+    # What is not published enters where it is given.
+    known = scenario if current == current else put(scenario, where, float(points[len(points) // 2]))
+    if where not in entered(known, shown):
+        words = f": {counts(where)}" if counts(where) else ""
+        return replace(asked, reason=f"{where} is no input of {name} here{words}")
     laid_out = where.startswith("deployment.")
     values = (
         np.array([single(point) for point in points]) if laid_out else np.broadcast_to(predicted(points), len(points))
     )
+
+    def at_points(one: Scenario) -> Any:
+        return shown(put(one, where, current if laid_out else points))
+
+    asked = replace(asked, mind=tuple(idle(scenario, unmoved(scenario, at_points), shown)))
     good = meets(values)
     flips = np.flatnonzero(good[1:] != good[:-1])
     if not len(flips):
@@ -286,6 +305,9 @@ def _unsolved(scenario: Scenario, asked: Solution, points: Any, values: Any, all
     """Return why no value of the input meets the target, or why every one does."""
     low, high = show(float(points[0]), asked.unit, 3), show(float(points[-1]), asked.unit, 3)
     aim = f"{asked.metric} of at {'most' if is_better_low(asked.metric) else 'least'} {_text(asked, asked.target)}"
+    if np.all(values == values[0]):
+        flat = f"{asked.metric} is {_text(asked, float(values[0]))}"
+        return replace(asked, reason=f"{flat} at every {asked.path} from {low} to {high}")
     if all_good:
         return replace(asked, reason=f"every {asked.path} from {low} to {high} gives {aim}")
     if not np.any(np.isfinite(values)):

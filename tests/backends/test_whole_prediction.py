@@ -105,7 +105,7 @@ CHANGES: dict[str, dict[str, float]] = {
 }
 #: One cell makes the model too large for the machine.
 NO_ROOM = {
-    "kernels": {"system.memory.hbm.visible": 1e9},
+    "kernels": {"system.memory.hbm.capacity": 1e9},
     "dataflow": {"system.efficiency.memory_utilisation": 0.01},
     "sram_pipeline": {"system.memory.sram.capacity": 2.3e7},
 }

@@ -50,14 +50,17 @@ def budget(given):
         "weights_gib_per_gpu": "system.engine.weights",
         "activation_peak_gib": "system.engine.activation_peak",
         "non_torch_gib": "system.engine.context_memory",
-        "total_gib": "system.memory.hbm.visible",
-        "physical_gib": "system.memory.hbm.visible",
+        "total_gib": "system.memory.hbm.capacity",
+        "physical_gib": "system.memory.hbm.capacity",
         "kv_pool_gib": "system.engine.kv_pool",
     }
     changes = {path: f"{given[key]} GiB" for key, path in paths.items() if isinstance(given.get(key), int | float)}
     for key, path in (("gpu_memory_utilization", "memory_utilisation"), ("block_size", "block_tokens")):
         if key in given:
             changes[f"system.engine.{path}"] = str(given[key])
+    if "system.memory.hbm.capacity" in changes:
+        # A case says what the driver shows, not what stands on the label.
+        changes["system.memory.hbm.visible"] = "1"
     return changes
 
 

@@ -102,7 +102,7 @@ def test_what_is_not_published_is_named(capsys):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["predict", "llama-3.1-8b", "--on", "dgx-h100", "--prefix-hits", "0.5"], "--prefix-hits is about a load"),
+        (["predict", "llama-3.1-8b", "--on", "dgx-h100", "--lengths", "fixed"], "--lengths is about a load"),
         (["compare", "llama-3.1-8b", "--on", "dgx-h100", "--arrival-scv", "2"], "give --rate with it"),
     ],
 )

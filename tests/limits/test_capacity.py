@@ -153,8 +153,27 @@ def test_what_a_cache_saves_is_saved_in_power_and_work_too(scenario):
     assert saved.power_w < whole.power_w
     assert saved.usd_per_mtok < whole.usd_per_mtok
     assert load_dict(saved)["mfu"] < load_dict(whole)["mfu"]
-    assert any("prefix hits" in word for word in run(hits).warnings)
-    assert not any("prefix hits" in word for word in load_dict(saved)["warnings"])
+
+
+@pytest.mark.parametrize("on", ["dgx-h100:tp=1", "sn40l-16", "lpu-v1"])
+@pytest.mark.parametrize("hits", [0.5, 0.75])
+def test_a_closed_loop_computes_what_a_cache_does_not_hold_and_holds_all(on, hits):
+    """Attention is causal: the rest of a prompt costs what the whole does, less what its cached part would alone."""
+    alone = resolve("llama-3.1-8b", on, Options(prompt=4096, output=128))
+
+    def asked(prompt, share=0.0):
+        return replace(alone, traffic=replace(alone.traffic, prompt=prompt, prefix_hits=share))
+
+    whole, saved, part = (steady_state(one) for one in (asked(4096.0), asked(4096.0, hits), asked(4096.0 * hits)))
+    # Each pass ends with the head on one token.
+    model = alone.model
+    head = 2 * float(model.hidden) * float(model.vocab)
+    left = float(whole.prefill.flops - part.prefill.flops)
+    assert float(saved.prefill.flops) == pytest.approx(left, rel=1e-9, abs=1.01 * head)
+    assert saved.ttft < whole.ttft
+    assert float(saved.decode.time) == pytest.approx(float(whole.decode.time), rel=0.01)
+    assert saved.fit.cap == whole.fit.cap
+    assert run(asked(4096.0, hits)).max_concurrency == run(asked(4096.0)).max_concurrency
 
 
 @pytest.mark.parametrize(("prompt", "output"), [(1000.0, 2.0), (1000.0, 5.0), (8000.0, 10.0), (1000.0, 200.0)])

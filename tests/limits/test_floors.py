@@ -173,7 +173,7 @@ def ideal(scenario):
             request_time=0.0,
             stream_time=0.0,
             stage_latency=0.0,
-            all_reduce=AllReduce(0.0, 0.0, 1e30, 0.0, 0.0, 1e30, efficiency.all_reduce.threshold),
+            all_reduce=AllReduce(0.0, 0.0, 1e30, 0.0, 0.0, 1e30, efficiency.all_reduce.threshold, 1.0),
         )
     elif isinstance(efficiency, DataflowEfficiency):
         made = replace(

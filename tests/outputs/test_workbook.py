@@ -70,7 +70,7 @@ EDITS: dict[str, tuple[str, int, dict[str, float]]] = {
     ),
     "dataflow, chosen and typed": ("kinds", 1, {"system.efficiency.warm_up": 3e-5, "traffic.prompt": 9000.0}),
     "sram pipeline, chosen and typed": ("kinds", 2, {"system.efficiency.layer_overhead": 0.0, "deployment.dp": 2.0}),
-    "no room": ("kinds", 0, {"system.memory.hbm.visible": 1e9}),
+    "no room": ("kinds", 0, {"system.memory.hbm.capacity": 1e9}),
     "a draft, chosen and typed": ("drafts", 1, {"speculation.alpha": 0.9, "speculation.k": 2.0}),
     "three ranks": ("drafts", 0, {"deployment.tp": 3.0}),
     "published after all": ("unpublished", 0, {"system.link.hop_latency": 3e-7, "system.rates.fp16": 5e14}),

@@ -15,7 +15,7 @@ SECOND = [
     ("dgx-h100", "rates.bf16", 132 * 4096 * 1.83e9, 0.01, "132 SMs x 4,096 dense FLOP a clock x 1.83 GHz"),
     ("dgx-h100", "rates.fp8", 2 * 8_000 * TERA / 8, 0.02, "twice the dense BF16 rate of the dataflow paper"),
     ("dgx-h100", "memory.hbm.bandwidth", 24 * TERA / 8, 0.12, "dataflow paper, table 3: 24.0 TB/s, rounded down"),
-    ("dgx-h100", "memory.hbm.visible", 81_559 * 2**20, 0.01, "nvidia-smi: 81,559 MiB"),
+    ("dgx-h100", "memory.hbm.visible", 81_559 * 2**20 / (80 * GIGA), 0.01, "nvidia-smi: 81,559 MiB"),
     (
         "dgx-h100",
         "link.bandwidth_per_direction",
@@ -43,7 +43,7 @@ SECOND = [
         "300 tok/s of 16.6 GB are 21 % of the peak",
     ),
     # DGX H200
-    ("dgx-h200", "memory.hbm.visible", 143_771 * 2**20, 0.01, "nvidia-smi: 143,771 MiB"),
+    ("dgx-h200", "memory.hbm.visible", 143_771 * 2**20 / (141 * GIGA), 0.01, "nvidia-smi: 143,771 MiB"),
     ("dgx-h200", "memory.hbm.capacity", 143_771 * 2**20, 0.07, "nvidia-smi: 143,771 MiB"),
     ("dgx-h200", "memory.hbm.bandwidth", 4.8 * TERA, 1e-9, "aiconfigurator h200_sxm"),
     ("dgx-h200", "link.bandwidth_per_direction", 783.7 * GIGA / 2, 0.15, "p2pBandwidthLatencyTest: 783.7 GB/s duplex"),
@@ -60,13 +60,13 @@ SECOND = [
     ("dgx-b200", "memory.hbm.bandwidth", 64 * TERA / 8, 1e-9, "DGX B200: 64 TB/s"),
     ("dgx-b200", "memory.hbm.bandwidth", 7.7 * TERA, 0.05, "aiconfigurator b200_sxm"),
     ("dgx-b200", "memory.hbm.capacity", 1_440 * GIGA / 8, 1e-9, "DGX B200: 1,440 GB"),
-    ("dgx-b200", "memory.hbm.visible", 180 * 2**30, 0.01, "aiconfigurator b200_sxm: 180 GiB"),
+    ("dgx-b200", "memory.hbm.visible", 180 * 2**30 / (180 * GIGA), 0.01, "aiconfigurator b200_sxm: 180 GiB"),
     ("dgx-b200", "link.bandwidth_per_direction", 14.4 * TERA / 8 / 2, 1e-9, "DGX B200: 14.4 TB/s, both directions"),
     ("dgx-b200", "power.system_per_chip", 14.3e3 / 8, 0.01, "DGX B200: 14.3 kW"),
     # GB200 NVL72, GB300 NVL72 and HGX B300
     ("gb200-nvl72", "chips_per_node", 18 * 4, 1e-9, "18 compute trays of 4 GPUs"),
     ("gb200-nvl72", "link.bandwidth_per_direction", 130 * TERA / 72 / 2, 0.01, "NVL72: 130 TB/s, both directions"),
-    ("gb200-nvl72", "memory.hbm.visible", 186 * GIGA, 0.08, "data sheet: 186 GB"),
+    ("gb200-nvl72", "memory.hbm.visible", 186 * GIGA / (186 * GIGA), 0.08, "data sheet: 186 GB"),
     (
         "gb200-nvl72",
         "power.system_per_chip",
@@ -77,9 +77,9 @@ SECOND = [
     ("gb300-nvl72", "chips_per_node", 18 * 4, 1e-9, "18 compute trays of 4 GPUs"),
     ("gb300-nvl72", "link.bandwidth_per_direction", 130 * TERA / 72 / 2, 0.01, "NVL72: 130 TB/s, both directions"),
     ("gb300-nvl72", "network.bandwidth_per_direction", 800e9 / 8, 1e-9, "ConnectX-8 of 800 Gb/s"),
-    ("gb300-nvl72", "memory.hbm.visible", 288 * GIGA, 0.08, "data sheet: 288 GB"),
+    ("gb300-nvl72", "memory.hbm.visible", 288 * GIGA / (288 * GIGA), 0.08, "data sheet: 288 GB"),
     ("b300", "memory.hbm.bandwidth", 62 * TERA / 8, 1e-9, "HGX B300: 62 TB/s"),
-    ("b300", "memory.hbm.visible", 268 * 2**30, 0.01, "InferenceX: 268 GiB"),
+    ("b300", "memory.hbm.visible", 268 * 2**30 / (288 * GIGA), 0.01, "InferenceX: 268 GiB"),
     ("b300", "rates.fp4", 13_500 * TERA, 0.05, "InferenceX: 13.5 PFLOPS dense FP4"),
     ("b300", "network.bandwidth_per_direction", 800e9 / 8, 1e-9, "ConnectX-8 of 800 Gb/s"),
     # DGX A100
@@ -178,10 +178,10 @@ SECOND = [
     ("h100-pcie-8", "memory.hbm.bandwidth", 5120 / 8 * 3.2e9, 0.03, "HBM2e: 5,120 bits of 3.2 Gb/s"),
     ("h100-nvl-2", "rates.bf16", 1_671 * TERA / 2, 0.01, "data sheet: 1,671 TFLOPS BF16, sparse"),
     ("h100-nvl-2", "memory.hbm.bandwidth", 6144 / 8 * 5.1e9, 0.02, "HBM3: 6,144 bits of 5.1 Gb/s"),
-    ("h100-nvl-2", "memory.hbm.visible", 94 * 2**30, 0.01, "94 GB of address space"),
+    ("h100-nvl-2", "memory.hbm.visible", 94 * 2**30 / (94 * GIGA), 0.01, "94 GB of address space"),
     ("rtx-pro-6000-8", "rates.fp4", 4_000 * TERA / 2, 0.07, "data sheet: 4,000 TOPS FP4, sparse, at a higher clock"),
     ("rtx-pro-6000-8", "link.bandwidth_per_direction", 16 * 32e9 / 8, 0.02, "PCIe Gen5: 16 lanes of 32 GT/s"),
-    ("rtx-pro-6000-8", "memory.hbm.visible", 96 * 2**30, 0.01, "data sheet: 96 GB of address space"),
+    ("rtx-pro-6000-8", "memory.hbm.visible", 96 * 2**30 / (96 * GIGA), 0.01, "data sheet: 96 GB of address space"),
     # Cards and older chips
     ("l4-8", "rates.bf16", 121 * TERA, 0.01, "gpu-specs: 121 TFLOPS, 242 sparse"),
     ("l4-8", "memory.hbm.bandwidth", 300 * GIGA, 1e-9, "gpu_specs: 300 GB/s"),

@@ -124,7 +124,7 @@ def bill(
         return Line(name, kind, min(ends), ends[1], max(ends), note)
 
     chip = _chip_lines(system, line, hbm_year)
-    chips = total(chip, "chips", float(system.chips_per_node))
+    chips = total(chip, "chips", float(system.price.chips))
     parts = stock.node.get(system.node.parts, {})
     rest = [line(name, "copied", _part(system.node.parts, name)) for name in parts]
     if not parts:

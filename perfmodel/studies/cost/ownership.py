@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel.entered import idle, unmoved
 from perfmodel.equations import power, tco
 from perfmodel.errors import UserError
 from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
-from perfmodel.prediction import Prediction, evaluate, run
+from perfmodel.prediction import Prediction, content, evaluate, numbers, run
 from perfmodel.question import Options, distinct, resolve, split_changes, split_system
 from perfmodel.serving.cost import YEAR, AllInPower, Cost, cost_of, electricity_per_year
 from perfmodel.serving.fit import fit
@@ -202,7 +203,7 @@ def _number(value: Any) -> float | None:
 
 def _of_system(owned: Owned) -> float:
     """Return chips of a system over those of the deployment."""
-    return float(owned.scenario.system.chips_per_node) / float(owned.answer.chips)
+    return float(owned.scenario.system.price.chips) / float(owned.answer.chips)
 
 
 def _extras(owned: Owned) -> dict[str, float]:
@@ -255,6 +256,7 @@ def breakdown(owned: Owned) -> dict[str, Any]:
             "nameplate": _number(drawn.nameplate.watts),
             "provisioned": _number(drawn.nameplate.watts * economics.provisioned),
             "utility_over_the_day": _number(money.utility.watts),
+            "published_at_utility": _number(owned.scenario.system.power.all_in_per_chip * owned.answer.chips),
         },
         "carbon_g_per_output_token": {"operational": _number(operational * 1e3), "embodied": _number(embodied * 1e3)},
         "materials_usd": materials,
@@ -320,7 +322,7 @@ def own(
             scenarios.append(_most_at_once(model, system, options, mine, tpot or TPOT))
         else:
             scenarios.append(resolve(model, system, options, mine))
-    answers = [run(scenario) for scenario in scenarios]
+    answers = [_answered(scenario) for scenario in scenarios]
     costs = [cost_of(s) if not a.reason and s.economics else None for s, a in zip(scenarios, answers, strict=True)]
     reference = _reference(model, options, tpot, scenarios, costs)
     systems = tuple(_owned(answer, money, reference) for answer, money in zip(answers, costs, strict=True))
@@ -330,6 +332,22 @@ def own(
         [s if money is not None else None for s, money in zip(scenarios, costs, strict=True)], samples
     )
     return Owning(systems, sample, _assumed(answers, options, tpot))
+
+
+def _answered(scenario: Scenario) -> Prediction:
+    """Return the answer to a scenario, with the changes that moved neither it nor anything that owning says."""
+
+    def numbers_said(asked: Scenario) -> Any:
+        answer = run(asked)
+        if answer.reason or asked.economics is None:
+            return content(answer), bom.bill(asked.system)
+        money = cost_of(asked)
+        owned = Owned(answer, money, bom.bill(asked.system), NAN, _break_even(answer, money), (), ())
+        return content(answer), breakdown(owned), owned.break_even, _of_system(owned)
+
+    answer = run(replace(scenario, changed=()))
+    paths = [] if answer.reason else unmoved(scenario, numbers_said)
+    return replace(answer, warnings=(*answer.warnings, *idle(scenario, paths, numbers)))
 
 
 def _assumed(answers: Sequence[Prediction], options: Options, tpot: float | None) -> tuple[str, ...]:
@@ -414,7 +432,7 @@ def _tie(answer: Prediction, money: Cost, reference: TokenPrice | None) -> float
         cost_per_hour=reference.usd * sold * 3600 / 1e6, other_per_hour=other, yearly_share=money.yearly_share
     )
     # Where space and electricity alone cost more, no price makes up for it.
-    return float(price * system.chips_per_node / answer.chips) if price > 0 else NAN
+    return float(price * system.price.chips / answer.chips) if price > 0 else NAN
 
 
 def _break_even(answer: Prediction, money: Cost) -> float:

@@ -1,0 +1,206 @@
+"""Which inputs entered an answer: what was asked to vary and moved nothing is named in it, with where it counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.specs.paths import get, provenance_of, put, put_all, quantities
+from perfmodel.specs.types import Scenario
+from perfmodel.trace import Ledger, Node
+
+#: Numbers of a scenario: nested mappings and sequences of numbers and words.
+Numbers = Callable[[Scenario], Any]
+
+#: Said of what is written down for whoever reads a spec, and of no answer's equations.
+SHOWN_ONLY = "no equation of such a system reads it"
+#: Where an input counts whose answer can do without it, by its whole path; the first that fits is said.
+_COUNTS = (
+    (r"system\.link\.ports|system\.link\.port_.*|system\.memory\.(sram|ddr)\..*|system\.tile", SHOWN_ONLY),
+    (r"traffic\.(prompt|output)_scv", "it counts under a rate, with --lengths lognormal"),
+    (r"traffic\.arrival_scv", "it counts under a rate"),
+    (r"traffic\.think_time", "it counts in simulate --sessions"),
+    (r"traffic\.(rounds|length_jitter|prefill_first|concurrency)", "it counts for several clients, without a rate"),
+    (r"traffic\.(prompt|output|lengths)", "what is replayed has lengths of its own"),
+    (r"system\.(die|node|carbon)\..*|system\.power\.all_in_per_chip|economics\.grid_carbon", "it counts in tco"),
+    (r"system\.price\.rent_per_chip", "it counts in tco, and where chips are rented"),
+    (r"economics\.building.*", "it counts where the building is owned"),
+    (r"economics\.colocation", "it counts where machines of one's own stand in rented space"),
+    (r"economics\..*|system\.price\..*", "it counts where machines are owned, and in the cost of tokens"),
+    (r"system\.power.*", "it counts in power and cost"),
+    (r"system\.(rates|efficiency\.gemm_\w+)\..*", "it counts where weights compute at that precision"),
+    (r"system\.efficiency\.attention_(memory|growth)\..*", "it counts for a cache of that precision"),
+    (r"system\.efficiency\.expert_imbalance", "it counts where experts are spread over ranks"),
+    (r"system\.efficiency\.(\w*expert_\w+)", "it counts for models with experts"),
+    (r"system\.efficiency\.(call_latency|link_efficiency\..*)", "it counts for links over which nothing was measured"),
+    (r"system\.efficiency\.hop_latency", "it counts where system.link.hop_latency is given"),
+    (r"system\.efficiency\.eager_launch", "it counts without CUDA graphs"),
+    (r"system\.efficiency\.quantise_time", "it counts for weights of less than 16 bits"),
+    (r"system\.efficiency\.(sample_time|kernel_boundary)", "it counts with an optimisation switched off"),
+    (r"system\.network\..*|system\.efficiency\.stage_latency", "it counts between nodes and pipeline stages"),
+    (r"system\.link\..*|system\.efficiency\.all_reduce\..*", "it counts between the chips of a tensor-parallel group"),
+    (r"system\.engine\.max_sequences", "it counts under a rate"),
+    (r"deployment\.ep", "it counts for models with experts"),
+    (r"model\.max_context", "it counts in fit"),
+)
+
+
+def counts(path: str) -> str:
+    """Return where an input counts.
+
+    Parameters
+    ----------
+    path : str
+        Full path.
+
+    Returns
+    -------
+    str
+        Empty where nothing is known to say.
+    """
+    return next((words for form, words in _COUNTS if re.fullmatch(form, path)), "")
+
+
+def said(path: str, entered: bool, why: str = "") -> str:
+    """Return the line that names an input which moved nothing.
+
+    Parameters
+    ----------
+    path : str
+        Full path.
+    entered : bool
+        Whether the answer depends on it all the same, where something else decides.
+    why : str
+        Why it did not enter; where it counts if not given.
+
+    Returns
+    -------
+    str
+    """
+    if entered:
+        return f"{path} moved nothing in this answer: something else decides"
+    words = why or counts(path)
+    return f"{path} did not enter this answer" + (f": {words}" if words else "")
+
+
+def as_nodes(ledger: Ledger, scenario: Scenario) -> Scenario:
+    """Return a scenario with every quantity of every spec a traced node.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Open; it gets the inputs with their provenance.
+    scenario : Scenario
+        All numbers floats.
+
+    Returns
+    -------
+    Scenario
+    """
+    nodes = {}
+    for path, unit, value in quantities(scenario):
+        source = provenance_of(scenario, path)
+        nodes[path] = ledger.input(path, float(value), unit, f"{source.source} ({source.kind})")
+    traced: Scenario = put_all(scenario, nodes)
+    return traced
+
+
+def entered(scenario: Scenario, numbers: Numbers) -> frozenset[str]:
+    """Return the paths of the inputs on which an answer depends at the values that they have.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        All numbers floats.
+    numbers : callable
+        Gives the answer to a scenario whose numbers are nodes.
+
+    Returns
+    -------
+    frozenset of str
+        What a factor of zero takes out is not among them; the lesser operand of a maximum is.
+    """
+    with Ledger() as ledger:
+        answer = numbers(as_nodes(ledger, scenario))
+    return frozenset(ledger.reached(_leaves(answer), acting=True))
+
+
+def unmoved(scenario: Scenario, numbers: Numbers) -> list[str]:
+    """Return the paths of a question's changes that moved nothing of its answer.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        With what ``changed``.
+    numbers : callable
+        Gives all that the answer says of a scenario.
+
+    Returns
+    -------
+    list of str
+    """
+    asked = replace(scenario, changed=())
+    changed = [(path, before) for path, before in scenario.changed if not same(before, get(asked, path))]
+    if not changed:
+        return []
+    now = numbers(asked)
+    return [path for path, before in changed if same(now, numbers(put(asked, path, before)))]
+
+
+def idle(scenario: Scenario, paths: Sequence[str], traced: Numbers, why: str = "") -> list[str]:
+    """Return a line for each of some inputs that moved nothing.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    paths : sequence of str
+        From :func:`unmoved`.
+    traced : callable
+        Gives those numbers of the answer that nodes can be followed to.
+    why : str
+        Why an input does not enter; where it counts if not given.
+
+    Returns
+    -------
+    list of str
+    """
+    if not paths:
+        return []
+    reached = entered(replace(scenario, changed=()), traced)
+    return [said(path, path in reached or isinstance(get(scenario, path), str | bool), why) for path in paths]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two answers are the same in every number and word; what does not exist equals itself.
+
+    Parameters
+    ----------
+    one, other : Any
+        Nested mappings and sequences.
+
+    Returns
+    -------
+    bool
+    """
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float | int | np.ndarray | np.generic) and not isinstance(one, bool):
+        return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
+    return bool(one == other)
+
+
+def _leaves(part: Any) -> Iterator[Node]:
+    if isinstance(part, Mapping):
+        for value in part.values():
+            yield from _leaves(value)
+    elif isinstance(part, tuple | list):
+        for value in part:
+            yield from _leaves(value)
+    elif isinstance(part, Node):
+        yield part
