@@ -45,6 +45,14 @@ METRICS = (
 MONEY = METRICS[-5:]
 _USD = {"input": "usd_per_mtok_input", "output": "usd_per_mtok_output", "blended": "usd_per_mtok_blended"}
 
+#: Those that a model without decoding does not have.
+_OF_DECODING = (
+    "tpot_s",
+    "output_tokens_per_s",
+    "output_tokens_per_s_per_user",
+    "joules_per_output_token",
+    "usd_per_mtok_output",
+)
 #: What :func:`evaluate` works out unless told otherwise.
 ALL = (*METRICS, "breakdown")
 
@@ -108,6 +116,7 @@ class Prediction:
         fits = bool(self.fits)
         plan = self.scenario.deployment
         return {
+            **{key: _json(value) for key, value in self.one_pass.items()},
             **{key: _json(self.metrics[key]) for key in METRICS if key not in _USD.values()},
             "fits": fits,
             "max_concurrency": _json(self.max_concurrency),
@@ -143,6 +152,14 @@ class Prediction:
             "chips": _json(self.chips),
             "reason": self.reason or None,
         }
+
+    @property
+    def one_pass(self) -> dict[str, Any]:
+        """Requests and tokens a second of a model that makes one pass over its input; empty for any other."""
+        if self.scenario.model.task != "pool":
+            return {}
+        tokens = self.metrics["input_tokens_per_s"]
+        return {"requests_per_s": tokens / self.scenario.traffic.prompt, "tokens_per_s": tokens}
 
     def _speculation(self) -> dict[str, Any] | None:
         asked = self.scenario.speculation
@@ -216,6 +233,10 @@ def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dic
             "usd_per_mtok_output": lambda: money.output if money else NAN,
             "usd_per_mtok_blended": lambda: money.blended if money else NAN,
         }
+    if scenario.model.task == "pool":
+        forms |= dict.fromkeys(_OF_DECODING, lambda: NAN)
+        forms["tokens_per_s_per_chip"] = lambda: steady.rate * steady.prompt / steady.chips
+        forms["usd_per_mtok_blended"] = forms.get("usd_per_mtok_input", lambda: NAN)
     with scope("results"):
         return {
             key: serving.where_it_fits(cap=steady.fit.cap, value=form()) for key, form in forms.items() if key in wanted
@@ -351,15 +372,16 @@ def _run(scenario: Scenario) -> Prediction:
     band: dict[str, dict[str, float]] = {}
     if not answer.fits:
         reason = _misfit(scenario, answer)
-    elif not np.isfinite(answer.metrics["tpot_s"]):
+    elif not np.isfinite(answer.metrics[_times(scenario)[-1]]):
         ledger, nodes = traced(scenario)
-        times = [nodes.metrics[key] for key in _TIMES]
+        times = [nodes.metrics[key] for key in _times(scenario)]
         missing = [path for path, entry in ledger.reached(times).items() if entry.value != entry.value]
         reason = f"not published: {', '.join(missing)}; give a value with --set"
     else:
         limits = {
             phase: max(CAUSES, key=lambda cause, parts=parts: float(parts[cause]))  # type: ignore[misc]
             for phase, parts in answer.breakdown.items()
+            if phase == "prefill" or scenario.model.task != "pool"
         }
         effects = effects_of(scenario, answer)
         band = band_of(scenario, answer, effects)
@@ -422,7 +444,8 @@ def _warnings(scenario: Scenario, answer: Prediction, plain: Prediction) -> list
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "
             "full length: the others wait, and that wait is in TTFT"
         )
-    found += machine.warnings(scenario, answer.breakdown["decode"], plain.breakdown["decode"])
+    phase = "prefill" if scenario.model.task == "pool" else "decode"
+    found += machine.warnings(scenario, answer.breakdown[phase], plain.breakdown[phase])
     if scenario.speculation is not None:
         found += _draft_warnings(scenario, answer)
     waste = [
@@ -457,6 +480,11 @@ def _sharded(model: Model) -> list[tuple[str, Any]]:
 
 #: Metrics that carry a band of their own; the others follow from them.
 _TIMES = ("ttft_s", "ttft_median_s", "tpot_s")
+
+
+def _times(scenario: Scenario) -> tuple[str, ...]:
+    """Return those of the times that a model has."""
+    return _TIMES[:2] if scenario.model.task == "pool" else _TIMES
 
 
 @dataclass(frozen=True)
@@ -531,7 +559,7 @@ def effects_of(scenario: Scenario, answer: Prediction) -> list[_Effect]:
         Of each estimate its path, and the logarithms by which its low and high end move each time.
     """
     estimates = list(_estimated(scenario, money=False))
-    moved = evaluate(_at_ends(scenario, estimates), _TIMES)
+    moved = evaluate(_at_ends(scenario, estimates), _times(scenario))
     return _strongest(estimates, answer, moved.metrics, moved.fits)
 
 
@@ -545,8 +573,9 @@ def _money_band(
     answer: Prediction, band: Mapping[str, Mapping[str, float]], effects: list[_Effect]
 ) -> dict[str, dict[str, float]]:
     """Return the 80 % band of power and cost: the estimates, and for what is a token's the band of the rate."""
-    rate = answer.metrics["output_tokens_per_s"]
-    slower, faster = (abs(math.log(band["output_tokens_per_s"][end] / float(rate))) for end in ("low", "high"))
+    of = "input_tokens_per_s" if answer.scenario.model.task == "pool" else "output_tokens_per_s"
+    rate = answer.metrics[of]
+    slower, faster = (abs(math.log(band[of][end] / float(rate))) for end in ("low", "high"))
     found = {}
     for key in MONEY:
         value = float(answer.metrics[key])
@@ -593,7 +622,7 @@ def _estimates(effects: list[_Effect]) -> list[str]:
     for effect in effects:
         words = [] if effect.fits else ["whether it fits"]
         for key, name in (("tpot_s", "TPOT"), ("ttft_s", "TTFT")):
-            low, high = effect.moves[key]
+            low, high = effect.moves.get(key, (0.0, 0.0))
             if max(abs(low), abs(high)) >= 0.01:
                 words.append(f"{name} {math.expm1(low):+.0%} to {math.expm1(high):+.0%}")
         if words:
@@ -645,7 +674,7 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
     ttft, tpot = time_spreads(scenario)
     spreads = {"ttft_s": ttft, "ttft_median_s": ttft, "tpot_s": tpot}
     factors = {}
-    for key in _TIMES:
+    for key in _times(scenario):
         down = math.hypot(spreads[key], *(min(0.0, *effect.moves[key]) for effect in effects))
         up = math.hypot(spreads[key], *(max(0.0, *effect.moves[key]) for effect in effects))
         factors[key] = math.exp(-down), math.exp(up)
@@ -653,15 +682,22 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
         key: {"low": float(answer.metrics[key]) * low, "high": float(answer.metrics[key]) * high}
         for key, (low, high) in factors.items()
     }
-    steps = max(0.0, float(scenario.traffic.output) - 1)
     latency = float(answer.metrics["request_latency_s"])
-    ends = {end: found["ttft_s"][end] + steps * found["tpot_s"][end] for end in ("low", "high")}
-    middle = float(answer.metrics["ttft_s"]) + steps * float(answer.metrics["tpot_s"])
+    if scenario.model.task == "pool":
+        ends, middle = dict(found["ttft_s"]), float(answer.metrics["ttft_s"])
+    else:
+        steps = max(0.0, float(scenario.traffic.output) - 1)
+        ends = {end: found["ttft_s"][end] + steps * found["tpot_s"][end] for end in ("low", "high")}
+        middle = float(answer.metrics["ttft_s"]) + steps * float(answer.metrics["tpot_s"])
     found["request_latency_s"] = {end: latency * value / middle for end, value in ends.items()}
     for key in ("output_tokens_per_s", "input_tokens_per_s", "tokens_per_s_per_chip"):
         rate = float(answer.metrics[key])
+        if rate != rate:
+            continue
         found[key] = {"low": rate * middle / ends["high"], "high": rate * middle / ends["low"]}
     for key, time in (("output_tokens_per_s_per_user", "tpot_s"), ("input_tokens_per_s_per_user", "ttft_s")):
+        if time not in factors:
+            continue
         rate, (low, high) = float(answer.metrics[key]), factors[time]
         found[key] = {"low": rate / high, "high": rate / low}
     return found

@@ -28,6 +28,7 @@ from perfmodel.specs.types import (
     Speculation,
     System,
     Traffic,
+    Vision,
 )
 from perfmodel.specs.units import YEAR, show
 
@@ -48,6 +49,7 @@ class Options:
     prompt: float | None = None
     output: float | None = None
     concurrency: float | None = None
+    images: float | None = None
     draft: str | None = None
     k: float | None = None
     alpha: float | None = None
@@ -69,6 +71,7 @@ _SYSTEM_KEYS = {
 FIELDS: dict[str, tuple[type[Any], str]] = {
     **{name: (Deployment, name) for name in ("tp", "pp", "ep", "dp", "precision", "kv_precision")},
     **{name: (Traffic, name) for name in ("prompt", "output", "concurrency")},
+    "images": (Vision, "images"),
     **{name: (Speculation, name) for name in ("k", "alpha", "ar")},
 }
 
@@ -226,6 +229,8 @@ def speculation_of(
         assumed.append("ngram: looking up drafts costs nothing beyond the host time of a step")
     else:
         model = catalog.load_model(options.draft)
+        if model.task == "pool":
+            raise UserError(f"--draft {options.draft}: it makes one pass over its input and drafts nothing")
         precision = model.precision if model.precision in system.computes_as else precision
         assumed.append(f"draft {model.name} in {precision} on the chips and plan of the target")
         warnings += catalog.model_notes(model)
@@ -306,24 +311,27 @@ def _most_ranks(machine: Machine, model: Model) -> float:
     return most
 
 
-def kv_rule(system: System, engine: str, precision: str) -> str:
-    """Return the cache precision that an engine takes when none is given.
+def kv_rule(system: System, engine: str, model: Model) -> tuple[str, str]:
+    """Return the cache precision that an engine takes when none is given, and why.
+
+    "auto" of every engine follows what the checkpoint declares, and else keeps the cache in 16 bits, whatever the
+    precision of the weights.
 
     Parameters
     ----------
     system : System
     engine : str
-    precision : str
-        Of the weights.
+    model : Model
 
     Returns
     -------
-    str
-        Name of a precision.
+    tuple of str and str
+        Name of a precision, and the reason in words.
     """
-    if engine == "trtllm" and precision in ("fp8", "fp4", "mxfp4"):
-        return "fp8"
-    return "fp16" if system.computes_as.get("bf16") == "fp16" else "bf16"
+    if model.kv_cache:
+        return model.kv_cache, "as the checkpoint declares"
+    plain = "fp16" if system.computes_as.get("bf16") == "fp16" else "bf16"
+    return plain, f"by the rule of {engine}: the checkpoint declares none"
 
 
 def check_plan(model: Model, system: System, plan: Deployment) -> None:
@@ -344,9 +352,11 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
     if pp > layers + ends:
         raise UserError(f"--pp {pp:g} is more than the {layers + ends:g} stages that {model.name} can be cut into")
     _check_experts(model, system, plan)
-    if plan.precision not in system.computes_as or system.computes_as[plan.precision] not in system.rates:
-        usable = [name for name in PRECISIONS if system.computes_as.get(name) in system.rates]
-        raise UserError(f"--precision {plan.precision}: {system.name} computes {', '.join(usable)}")
+    stored = model.stored.values() if plan.precision == model.precision and system.quantised != "all" else ()
+    for name in (plan.precision, *stored):
+        if system.computes_as.get(name) not in system.rates:
+            usable = [one for one in PRECISIONS if system.computes_as.get(one) in system.rates]
+            raise UserError(f"--precision {name}: {system.name} computes {', '.join(usable)}")
 
 
 def _check_experts(model: Model, system: System, plan: Deployment) -> None:
@@ -524,12 +534,18 @@ def ask(
     if options.concurrency is None:
         assumed.append("concurrency 1")
     traffic = replace(traffic, concurrency=float(options.concurrency or 1))
+    if architecture.task == "draft":
+        raise UserError(f"{architecture.name} drafts for another model: name that one, and give this as --draft")
+    if options.images is not None:
+        architecture, traffic, of_images = _with_images(architecture, traffic, options.images)
+        assumed.append(of_images)
     precision = options.precision or named or architecture.precision
     if options.precision is None:
         assumed.append(f"precision {precision}, " + ("as the name says" if named else "the checkpoint's"))
-    kv_precision = options.kv_precision or kv_rule(system, engine, precision)
-    if options.kv_precision is None:
-        assumed.append(f"KV precision {kv_precision}, by the rule of {engine}")
+    by_rule, reason = kv_rule(system, engine, architecture)
+    kv_precision = options.kv_precision or by_rule
+    if options.kv_precision is None and architecture.task != "pool":
+        assumed.append(f"KV precision {kv_precision}, {reason}")
     if options.dp is None:
         assumed.append("DP 1")
     base = Deployment(
@@ -582,6 +598,28 @@ def thousands(model: Model, *lengths: tuple[str, float | None]) -> list[str]:
         for name, length in lengths
         if length is not None and length != most and length / 1000 == most / 1024
     ]
+
+
+def _with_images(model: Model, traffic: Traffic, images: float) -> tuple[Model, Traffic, str]:
+    """Return model and traffic of requests with so many images each, and what is assumed of those."""
+    vision = model.vision
+    if vision is None:
+        raise UserError(f"--images {images:g}: {model.name} has no encoder of images that its file describes")
+    tokens = float(vision.tokens) * images
+    size = "of the size that the file gives, else of 1,024 x 1,024 pixels"
+    said = f"{images:g} images of {float(vision.tokens):,.0f} tokens a request, {size}"
+    model = replace(model, vision=replace(vision, images=float(images)))
+    if any(run.attention is not None and run.attention.cross is not None for run in model.layers):
+        layers = tuple(
+            replace(run, attention=replace(run.attention, cross=tokens))
+            if run.attention is not None and run.attention.cross is not None
+            else run
+            for run in model.layers
+        )
+        return replace(model, layers=layers), traffic, f"{said}, met by cross-attention"
+    provenance = {**traffic.provenance, "prompt": Provenance("text and images", "derived")}
+    prompt = traffic.prompt + tokens
+    return model, replace(traffic, prompt=prompt, provenance=provenance), f"{said}, added to the prompt"
 
 
 def _money(scenario: Scenario) -> str:

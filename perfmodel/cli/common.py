@@ -37,6 +37,9 @@ Output = Annotated[str | None, typer.Option("--output", metavar="D", help="Outpu
 Concurrency = Annotated[
     str | None, typer.Option("--concurrency", metavar="N", help="Requests at once, all replicas together.")
 ]
+Images = Annotated[
+    str | None, typer.Option("--images", metavar="N", help="Images of a request; their tokens are added to the prompt.")
+]
 Draft = Annotated[
     str | None,
     typer.Option(
@@ -72,6 +75,7 @@ OPTIONS: dict[str, Any] = {
     "prompt": Prompt,
     "output": Output,
     "concurrency": Concurrency,
+    "images": Images,
     "draft": Draft,
     "k": Drafted,
     "alpha": Alpha,

@@ -57,11 +57,38 @@ def list_specs(
 def show_spec(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
     engine: common.Engine = None,
+    counts: Annotated[
+        bool,
+        typer.Option(
+            "--counts",
+            help="Of a model: parameters by part, bytes by precision, cache by context, fields that were read.",
+        ),
+    ] = False,
+    context: Annotated[
+        list[float] | None, typer.Option("--context", help="With --counts: tokens of a sequence; may be repeated.")
+    ] = None,
     json: common.Json = False,
 ) -> None:
     """Every number of a spec: value, where it came from, and which file says so."""
+    from perfmodel.errors import UserError
     from perfmodel.outputs.specs import print_spec, spec_rows
 
+    if context and not counts:
+        raise UserError("--context goes with --counts")
+    if counts:
+        from perfmodel.outputs import counts as counted
+
+        for tokens in context or ():
+            if not tokens >= 1 or tokens != int(tokens):
+                raise UserError(f"--context {tokens:g}: must be a whole number of at least 1")
+        found = counted.counts(name, context or ())
+        if json:
+            import json as encoder
+
+            print(encoder.dumps(found, indent=2, ensure_ascii=False))
+        else:
+            counted.print_counts(found, common.console())
+        return
     rows = spec_rows(name, engine)
     if json:
         import json as encoder

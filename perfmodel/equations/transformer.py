@@ -39,6 +39,25 @@ def qkv_parameters(*, hidden: Number, heads: Number, kv_heads: Number, head_dim:
     return (hidden + bias) * (heads + 2 * kv_heads) * head_dim
 
 
+@equation(symbol=r"N_p", unit="1", source=_VASWANI)
+def projection_parameters(*, inputs: Number, outputs: Number, bias: Number) -> Any:
+    r"""Weights of one projection.
+
+    Parameters
+    ----------
+    inputs, outputs : Number
+        Widths of what goes in and of what comes out [1].
+    bias : Number
+        1 where it has a bias, else 0 [1].
+
+    Returns
+    -------
+    Number
+        Parameters [1].
+    """
+    return (inputs + bias) * outputs
+
+
 @equation(symbol=r"N_o", unit="1", source=_VASWANI)
 def output_parameters(*, hidden: Number, heads: Number, head_dim: Number, bias: Number) -> Any:
     r"""Weights of the attention output projection of one layer.
@@ -338,6 +357,27 @@ def elementwise_traffic(*, tokens: Number, hidden: Number, sharded_width: Number
     return tokens * (hidden * (16 + 6 * quantised) + sharded_width / tp * (6 + 3 * quantised))
 
 
+@equation(symbol=r"n_{img}", unit="1", source="images lie evenly in the prompt")
+def images_of_tokens(*, tokens: Number, images: Number, prompt: Number) -> Any:
+    r"""Images that so many prompt tokens hold.
+
+    Parameters
+    ----------
+    tokens : Number
+        Prompt tokens of a pass, those of images included [1].
+    images : Number
+        Images of a request [1].
+    prompt : Number
+        Prompt tokens of a request, those of images included [1].
+
+    Returns
+    -------
+    Number
+        Images [1].
+    """
+    return tokens * images / prompt
+
+
 # --- experts -----------------------------------------------------------------------------------------------------
 
 
@@ -442,6 +482,25 @@ def imbalance_factor(*, imbalance: Number, ep: Number) -> Any:
     return 1 + (imbalance - 1) * minimum(1.0, ep - 1)
 
 
+@equation(symbol=r"k_{real}", unit="1", source="LongCat-Flash, arXiv:2509.01322: picks fall evenly on all experts")
+def computing_experts(*, top_k: Number, experts: Number, zero_experts: Number) -> Any:
+    r"""Experts with weights that a token meets where a router also picks some that compute nothing.
+
+    Parameters
+    ----------
+    top_k : Number
+        Picks a token [1].
+    experts, zero_experts : Number
+        Experts that compute, and those that hand a token on as it is [1].
+
+    Returns
+    -------
+    Number
+        Experts a token [1].
+    """
+    return top_k * experts / (experts + zero_experts)
+
+
 # --- latent attention --------------------------------------------------------------------------------------------
 
 _MLA = "DeepSeek-V2, arXiv:2405.04434, section 2.1"
@@ -528,6 +587,51 @@ def indexer_parameters(*, hidden: Number, q_lora_rank: Number, heads: Number, he
         Parameters [1].
     """
     return q_lora_rank * heads * head_dim + hidden * head_dim + 2 * head_dim + hidden * heads
+
+
+_V4 = "DeepSeek-V4 in transformers 5.24: modeling_deepseek_v4.py"
+
+
+@equation(symbol=r"N_{c}", unit="1", source=_V4)
+def compressor_parameters(*, hidden: Number, head_dim: Number, ratio: Number, overlap: Number) -> Any:
+    r"""Weights that compress so many tokens into one entry of the cache: entry, gate, positions, normalisation.
+
+    Parameters
+    ----------
+    hidden : Number
+        Model width [1].
+    head_dim : Number
+        Width of an entry [1].
+    ratio : Number
+        Tokens of an entry [1].
+    overlap : Number
+        Spans that meet in one entry: 2 where neighbours overlap, else 1 [1].
+
+    Returns
+    -------
+    Number
+        Parameters [1].
+    """
+    return overlap * head_dim * (2 * hidden + ratio) + head_dim
+
+
+@equation(symbol=r"n_{c}", unit="1", source=_V4)
+def compressed_entries(*, tokens: Number, ratio: Number) -> Any:
+    r"""Entries that so many tokens leave in a compressed cache.
+
+    Parameters
+    ----------
+    tokens : Number
+        Tokens of the sequence [1].
+    ratio : Number
+        Tokens of an entry [1].
+
+    Returns
+    -------
+    Number
+        Entries; the last one is counted by its part [1].
+    """
+    return tokens / ratio
 
 
 # --- constant states ---------------------------------------------------------------------------------------------

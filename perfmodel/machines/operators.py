@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.equations import memory, roofline, transformer
 from perfmodel.numerics import Number, maximum, minimum
@@ -14,12 +14,15 @@ from perfmodel.specs.kinds import kind_of
 from perfmodel.specs.types import (
     PRECISION_BYTES,
     Attention,
+    CompressedAttention,
     Efficiency,
+    Indexer,
     Layers,
     LinearAttention,
     Mamba2,
     Mla,
     Model,
+    Moe,
     Scenario,
 )
 from perfmodel.trace import scope
@@ -249,19 +252,78 @@ def total(values: Iterable[Any]) -> Any:
 # --- parameters --------------------------------------------------------------------------------------------------
 
 
+def _value_dim(attention: Attention) -> Any:
+    """Return the width of a value, which is that of a key where nothing else is said."""
+    return attention.head_dim if attention.value_dim is None else attention.value_dim
+
+
 def _attention_parts(model: Model, attention: Attention) -> tuple[Any, Any]:
     """Return the weights before and after the attention core of one layer."""
-    qkv = transformer.qkv_parameters(
-        hidden=model.hidden,
-        heads=attention.heads * (2.0 if attention.gated else 1.0),
-        kv_heads=attention.kv_heads,
-        head_dim=attention.head_dim,
-        bias=float(attention.qkv_bias),
-    )
     out = transformer.output_parameters(
-        hidden=model.hidden, heads=attention.heads, head_dim=attention.head_dim, bias=float(attention.output_bias)
+        hidden=model.hidden, heads=attention.heads, head_dim=_value_dim(attention), bias=float(attention.output_bias)
     )
+    bias = float(attention.qkv_bias)
+    query_heads = attention.heads * (2.0 if attention.gated else 1.0)
+    if attention.value_dim is None and not attention.keys_are_values and not attention.shares_cache:
+        qkv = transformer.qkv_parameters(
+            hidden=model.hidden,
+            heads=query_heads,
+            kv_heads=attention.kv_heads,
+            head_dim=attention.head_dim,
+            bias=bias,
+        )
+    else:
+        width = query_heads * attention.head_dim + _projected_cache(attention)
+        qkv = transformer.projection_parameters(inputs=model.hidden, outputs=width, bias=bias)
+    if attention.head_gate:
+        qkv = qkv + transformer.projection_parameters(inputs=model.hidden, outputs=attention.heads, bias=0.0)
     return qkv, out
+
+
+def _projected_cache(attention: Attention) -> Any:
+    """Return the width of the keys and values that a layer projects."""
+    if attention.shares_cache:
+        return 0.0
+    width = attention.head_dim if attention.keys_are_values else attention.head_dim + _value_dim(attention)
+    return attention.kv_heads * width
+
+
+def _indexer_part(model: Model, indexer: Indexer, query_width: Any) -> Any:
+    """Return the weights of the indexer of latents: its queries are made of the query latent."""
+    return transformer.indexer_parameters(
+        hidden=model.hidden, q_lora_rank=query_width, heads=indexer.heads, head_dim=indexer.head_dim
+    )
+
+
+def _block_indexer_part(model: Model, indexer: Indexer) -> Any:
+    """Return the weights of an indexer of blocks: queries, one key and their normalisations, no weight a head."""
+    width = indexer.heads * indexer.head_dim + indexer.head_dim
+    return transformer.projection_parameters(inputs=model.hidden, outputs=width, bias=0.0) + 2 * indexer.head_dim
+
+
+def _compressed_parts(model: Model, part: CompressedAttention) -> dict[str, Any]:
+    """Return the weights of a layer of compressed attention by operator."""
+    width, project = part.heads * part.head_dim, transformer.projection_parameters
+    parts = {
+        "latents": project(inputs=model.hidden, outputs=part.q_lora_rank + part.head_dim, bias=0.0),
+        "queries": project(inputs=part.q_lora_rank, outputs=width, bias=0.0),
+        "out_groups": project(inputs=width, outputs=part.output_rank, bias=0.0),
+        "out": project(inputs=part.output_groups * part.output_rank, outputs=model.hidden, bias=0.0),
+    }
+    if part.ratio is not None:
+        overlap = 1.0 if part.indexer is None else 2.0
+        parts["compress"] = transformer.compressor_parameters(
+            hidden=model.hidden, head_dim=part.head_dim, ratio=part.ratio, overlap=overlap
+        )
+    if part.indexer is not None:
+        assert part.ratio is not None
+        compress = transformer.compressor_parameters(
+            hidden=model.hidden, head_dim=part.indexer.head_dim, ratio=part.ratio, overlap=2.0
+        )
+        queries = project(inputs=part.q_lora_rank, outputs=part.indexer.heads * part.indexer.head_dim, bias=0.0)
+        weigh = project(inputs=model.hidden, outputs=part.indexer.heads, bias=0.0)
+        parts["indexer"] = compress + queries + weigh
+    return parts
 
 
 def _mla_parts(model: Model, mla: Mla) -> dict[str, Any]:
@@ -282,10 +344,10 @@ def _mla_parts(model: Model, mla: Mla) -> dict[str, Any]:
         ),
         "out": transformer.output_parameters(hidden=model.hidden, heads=mla.heads, head_dim=mla.v_head_dim, bias=0.0),
     }
-    if mla.indexer is not None:
-        parts["indexer"] = transformer.indexer_parameters(
-            hidden=model.hidden, q_lora_rank=mla.q_lora_rank, heads=mla.indexer.heads, head_dim=mla.indexer.head_dim
-        )
+    if mla.indexer is not None and not mla.indexer.shared:
+        parts["indexer"] = _indexer_part(model, mla.indexer, mla.q_lora_rank)
+    if mla.gate is not None:
+        parts["gate"] = transformer.projection_parameters(inputs=model.hidden, outputs=mla.gate, bias=0.0)
     return parts
 
 
@@ -314,6 +376,8 @@ def _state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
         )
         mixed = inner + 2 * second.groups * second.state
         return parameters, inner * second.state + mixed * (second.conv_kernel - 1)
+    if layers.recurrent is not None:
+        return layers.recurrent.weights, layers.recurrent.state
     first = layers.mamba1
     assert first is not None
     parameters = transformer.mamba1_parameters(
@@ -338,7 +402,8 @@ def is_recurrent(layers: Layers) -> bool:
     -------
     bool
     """
-    return layers.linear is not None or layers.mamba2 is not None or layers.mamba1 is not None
+    mixers = (layers.linear, layers.mamba2, layers.mamba1, layers.recurrent)
+    return any(mixer is not None for mixer in mixers)
 
 
 def state_heads(layers: Layers) -> Any:
@@ -359,6 +424,8 @@ def state_heads(layers: Layers) -> Any:
         return part.value_heads
     if isinstance(part, Mamba2):
         return part.heads
+    if layers.recurrent is not None:
+        return layers.recurrent.heads
     assert layers.mamba1 is not None
     return layers.mamba1.inner
 
@@ -386,20 +453,34 @@ def tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
     -------
     iterator of Tensor
     """
+    for one in _tensors(model, layers):
+        yield one if layers.own is None else replace(one, held=layers.own * one.held)
+
+
+def _tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
     attention = layers.attention
     if attention is not None:
         qkv, out = _attention_parts(model, attention)
         extra = attention.heads * float(attention.sinks)
+        if attention.indexer is not None:
+            extra = extra + _block_indexer_part(model, attention.indexer)
         if attention.qk_norm_full:
             extra = extra + (attention.heads + attention.kv_heads) * attention.head_dim
         elif attention.qk_norm:
-            extra = extra + 2 * attention.head_dim
+            extra = extra + (1.0 if attention.shares_cache else 2.0) * attention.head_dim
         yield Tensor("attention", qkv + out + extra, qkv + out + extra)
     if (mla := layers.mla) is not None:
         parts = _mla_parts(model, mla)
         alone = total(parts[name] for name in ("latents", "indexer") if name in parts)
         alone = alone + mla.kv_lora_rank + (0.0 if mla.direct_query else mla.q_lora_rank)
-        by_head = total(parts[name] for name in ("queries", "expand", "out"))
+        by_head = total(parts[name] for name in ("queries", "expand", "out", "gate") if name in parts)
+        yield Tensor("attention", by_head, by_head)
+        yield Tensor("attention", alone, alone, split="none")
+    if (compressed := layers.compressed) is not None:
+        parts = _compressed_parts(model, compressed)
+        alone = total(parts[name] for name in ("latents", "compress", "indexer") if name in parts)
+        alone = alone + compressed.q_lora_rank + compressed.head_dim + compressed.heads
+        by_head = total(parts[name] for name in ("queries", "out_groups", "out"))
         yield Tensor("attention", by_head, by_head)
         yield Tensor("attention", alone, alone, split="none")
     if is_recurrent(layers):
@@ -411,21 +492,48 @@ def tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
         )
         yield Tensor("mlp", block, block)
     if (moe := layers.moe) is not None:
-        router = transformer.router_parameters(
-            hidden=model.hidden,
-            experts=moe.experts,
-            bias=float(moe.router_bias),
-            shared_gate=float(moe.shared_gate),
-        )
+        router = _router(model, moe)
         yield Tensor("router", router, router, split="none")
-        one = transformer.expert_parameters(
-            hidden=model.hidden, intermediate=moe.intermediate, matrices=moe.matrices, bias=float(moe.expert_bias)
-        )
-        yield Tensor("experts", moe.experts * one, moe.top_k * one, split="ep")
+        one = _expert(model, moe)
+        yield Tensor("experts", moe.experts * one, _met_experts(moe) * one, split="ep")
         shared = transformer.mlp_parameters(hidden=model.hidden, intermediate=moe.shared, matrices=moe.matrices)
+        if moe.latent is not None:
+            shared = shared + 2 * transformer.projection_parameters(inputs=model.hidden, outputs=moe.latent, bias=0.0)
         yield Tensor("mlp", shared, shared)
     norms = transformer.norm_parameters(hidden=model.hidden, norms=layers.norms)
+    if layers.beside is not None:
+        norms = norms + layers.beside.weights + layers.beside.scales
     yield Tensor("norm", norms, norms, split="none")
+
+
+def _router(model: Model, moe: Moe) -> Any:
+    """Return the weights of the router of one layer."""
+    experts = moe.experts if moe.zero_experts is None else moe.experts + moe.zero_experts
+    return transformer.router_parameters(
+        hidden=model.hidden, experts=experts, bias=float(moe.router_bias), shared_gate=float(moe.shared_gate)
+    )
+
+
+def _expert(model: Model, moe: Moe) -> Any:
+    """Return the weights of one expert."""
+    return transformer.expert_parameters(
+        hidden=_expert_hidden(model, moe),
+        intermediate=moe.intermediate,
+        matrices=moe.matrices,
+        bias=float(moe.expert_bias),
+    )
+
+
+def _expert_hidden(model: Model, moe: Moe) -> Any:
+    """Return the width of a token as the experts meet it."""
+    return model.hidden if moe.latent is None else moe.latent
+
+
+def _met_experts(moe: Moe) -> Any:
+    """Return the experts with weights that a token meets."""
+    if moe.zero_experts is None:
+        return moe.top_k
+    return transformer.computing_experts(top_k=moe.top_k, experts=moe.experts, zero_experts=moe.zero_experts)
 
 
 def vocabulary(model: Model) -> Any:
@@ -471,7 +579,32 @@ def total_parameters(model: Model) -> Any:
         Weights [1].
     """
     decoder = total(layers.count * one.held for layers in model.layers for one in tensors(model, layers))
-    return decoder + model.hidden + vocabulary(model) * (1.0 if model.tied_embeddings else 2.0)
+    found = decoder + model.hidden
+    if model.task != "draft":
+        # A draft looks its words up in the table of its target.
+        found = found + vocabulary(model)
+    if not model.tied_embeddings:
+        found = found + head_parameters(model)
+    return found if model.tables is None else found + model.tables
+
+
+def head_parameters(model: Model) -> Any:
+    """Weights of the language-model head; a model that pools has none.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    Number
+        Weights [1].
+    """
+    if model.task == "pool":
+        return 0.0
+    if model.head_vocab is not None:
+        return transformer.vocabulary_parameters(vocab=model.head_vocab, hidden=model.hidden)
+    return vocabulary(model)
 
 
 def active_parameters(model: Model) -> Any:
@@ -487,7 +620,7 @@ def active_parameters(model: Model) -> Any:
         Weights [1].
     """
     decoder = total(layers.count * one.active for layers in model.layers for one in tensors(model, layers))
-    return decoder + model.hidden + vocabulary(model)
+    return decoder + model.hidden + head_parameters(model)
 
 
 # --- bytes -------------------------------------------------------------------------------------------------------
@@ -511,8 +644,40 @@ def precision_of(scenario: Scenario, tensor: str, layers: Layers | None = None) 
     """
     if scenario.system.quantised == "all":
         return scenario.deployment.precision
-    kept = (*scenario.model.unquantised, "norm", *(layers.unquantised if layers is not None else ()))
-    return "bf16" if tensor in kept else scenario.deployment.precision
+    model, precision = scenario.model, scenario.deployment.precision
+    kept = (*model.unquantised, "norm", *(layers.unquantised if layers is not None else ()))
+    if tensor in kept:
+        return "bf16"
+    return model.stored.get(tensor, precision) if precision == model.precision else precision
+
+
+class Storage(NamedTuple):
+    """How a tensor is stored: its precision, and the bytes of a weight with its share of the scales [B]."""
+
+    precision: str
+    element: Any
+
+
+def storage_of(scenario: Scenario, tensor: str, layers: Layers | None = None) -> Storage:
+    """Return how a class of tensors is stored: as the checkpoint has it, where that is what runs.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tensor : str
+        Class of tensors, as :func:`precision_of` has them.
+    layers : Layers, optional
+        The run of layers that the tensor belongs to.
+
+    Returns
+    -------
+    Storage
+    """
+    precision, model = precision_of(scenario, tensor, layers), scenario.model
+    as_stored = scenario.system.quantised != "all" and scenario.deployment.precision == model.precision
+    if as_stored and tensor in model.element_bytes and tensor not in (layers.unquantised if layers else ()):
+        return Storage(precision, model.element_bytes[tensor])
+    return Storage(precision, PRECISION_BYTES[precision])
 
 
 def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
@@ -533,9 +698,7 @@ def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
     by_head = kind_of(scenario.system.kind).shards_by_head
     shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": 1.0 if by_head else plan.tp}
     return total(
-        memory.weight_bytes(
-            parameters=one.held, bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, one.kind, layers)]
-        )
+        memory.weight_bytes(parameters=one.held, bytes_per_parameter=storage_of(scenario, one.kind, layers).element)
         / shards[one.split]
         for one in tensors(scenario.model, layers)
     )
@@ -556,12 +719,19 @@ def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
     Number
         Bytes [B].
     """
+    if layers.attention is not None and (layers.attention.shares_cache or layers.attention.cross is not None):
+        return 0.0
+    return _row_bytes(layers, precision)
+
+
+def _row_bytes(layers: Layers, precision: str) -> Any:
+    """Return the bytes of one token or entry of the cache that a layer reads, whoever wrote it."""
     element = PRECISION_BYTES[precision]
     if (attention := layers.attention) is not None:
         return transformer.kv_bytes_per_token(
             kv_heads=attention.kv_heads,
             key_dim=attention.head_dim,
-            value_dim=attention.head_dim,
+            value_dim=_value_dim(attention),
             bytes_per_element=element,
         )
     if (mla := layers.mla) is not None:
@@ -570,28 +740,61 @@ def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
         return transformer.kv_bytes_per_token(
             kv_heads=1.0, key_dim=mla.kv_lora_rank, value_dim=mla.qk_rope_head_dim, bytes_per_element=element
         )
+    if (compressed := layers.compressed) is not None:
+        if precision == "fp8":
+            plain = compressed.head_dim - compressed.rope_dim
+            return transformer.scaled_latent_bytes(kv_lora_rank=plain, rope_dim=compressed.rope_dim)
+        return transformer.kv_bytes_per_token(
+            kv_heads=1.0, key_dim=compressed.head_dim, value_dim=0.0, bytes_per_element=element
+        )
     return 0.0
 
 
-def index_bytes_per_token(mla: Mla) -> Any:
-    """Bytes that the indexer keeps of one token in one layer.
+def indexer_of(layers: Layers) -> Indexer | None:
+    """Return the indexer of a layer that keeps keys of its own.
 
     Parameters
     ----------
-    mla : Mla
-        With an indexer.
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    Indexer or None
+    """
+    part = layers.mla or layers.attention or layers.compressed
+    return part.indexer if part is not None and part.indexer is not None and not part.indexer.shared else None
+
+
+def index_bytes_per_token(layers: Layers, precision: str) -> Any:
+    """Bytes that an indexer keeps of one token in one layer; 0 where there is none.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+    precision : str
+        Of the cache; only an indexer of blocks keeps its keys in that.
 
     Returns
     -------
     Number
         Bytes [B].
     """
-    assert mla.indexer is not None
-    return mla.indexer.head_dim + INDEX_SCALE_BYTES
+    indexer = indexer_of(layers)
+    if indexer is None:
+        return 0.0
+    if layers.attention is not None:
+        return indexer.head_dim * PRECISION_BYTES[precision]
+    key = indexer.head_dim + INDEX_SCALE_BYTES
+    if layers.compressed is not None:
+        assert layers.compressed.ratio is not None
+        return transformer.compressed_entries(tokens=key, ratio=layers.compressed.ratio)
+    return key
 
 
 def kv_bytes_per_token(model: Model, precision: str) -> Any:
-    """Cache bytes that one token leaves in the whole model while it is within every window.
+    """Cache bytes that one token leaves in the whole model while it is within every window, keys of indexers apart.
 
     Parameters
     ----------
@@ -624,6 +827,11 @@ def held_tokens(layers: Layers, tokens: Any) -> Any:
     """
     if layers.attention is not None and layers.attention.sliding is not None:
         return minimum(tokens, layers.attention.sliding.window)
+    if (compressed := layers.compressed) is not None:
+        held = minimum(tokens, compressed.window)
+        if compressed.ratio is None:
+            return held
+        return held + transformer.compressed_entries(tokens=tokens, ratio=compressed.ratio)
     return tokens
 
 
@@ -643,12 +851,52 @@ def request_cache(scenario: Scenario, layers: Layers, tokens: Any) -> Any:
     Number
         Bytes [B].
     """
+    return sequence_cache(scenario.model, layers, tokens, scenario.deployment.kv_precision)
+
+
+def sequence_cache(model: Model, layers: Layers, tokens: Any, precision: str) -> Any:
+    """Cache and state of one sequence of so many tokens in one layer [B].
+
+    Parameters
+    ----------
+    model : Model
+    layers : Layers
+        A run of equal layers.
+    tokens : Number
+        Tokens of the sequence [1].
+    precision : str
+        Of the cache.
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
     if is_recurrent(layers):
-        return _state_parts(scenario.model, layers)[1] * ACTIVATION_BYTES
-    cache = held_tokens(layers, tokens) * kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
-    if layers.mla is not None and layers.mla.indexer is not None:
-        cache = cache + tokens * index_bytes_per_token(layers.mla)
+        return _state_parts(model, layers)[1] * ACTIVATION_BYTES
+    if layers.attention is not None and layers.attention.cross is not None:
+        return layers.attention.cross * _row_bytes(layers, precision)
+    cache = held_tokens(layers, tokens) * kv_bytes_per_token_layer(layers, precision)
+    if indexer_of(layers) is not None:
+        cache = cache + tokens * index_bytes_per_token(layers, precision)
     return cache
+
+
+def grows_evenly(layers: Layers) -> bool:
+    """Whether every token of a sequence adds as much to the cache of a layer as any other; no cache grows evenly too.
+
+    Parameters
+    ----------
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    bool
+    """
+    attention = layers.attention
+    bounded = attention is not None and (attention.sliding is not None or attention.cross is not None)
+    return not (is_recurrent(layers) or bounded or layers.compressed is not None)
 
 
 def cache_shards(layers: Layers, tp: Any) -> Any:
@@ -680,17 +928,17 @@ def _tokens(work: Work) -> Any:
     return total(part.sequences * part.tokens for part in work)
 
 
-def _gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, precision: str, **more: Any) -> Operator:
+def _gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, storage: Storage, **more: Any) -> Operator:
     with scope(name):
         return Operator(
             name=name,
             kind="gemm",
             count=count,
             flops=transformer.gemm_flops(tokens=tokens, parameters=parameters),
-            weights=memory.weight_bytes(parameters=parameters, bytes_per_parameter=PRECISION_BYTES[precision]),
+            weights=memory.weight_bytes(parameters=parameters, bytes_per_parameter=storage.element),
             cache=0.0,
             activations=transformer.activation_traffic(tokens=tokens, width=width, bytes_per_element=ACTIVATION_BYTES),
-            precision=precision,
+            precision=storage.precision,
             **more,
         )
 
@@ -717,33 +965,46 @@ def summed_message(scenario: Scenario, tokens: Any) -> Any:
 def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     model, attention = scenario.model, layers.attention
     assert attention is not None
-    tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
+    tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
     qkv, out = _attention_parts(model, attention)
     query_width = attention.heads * attention.head_dim
-    qkv_width = query_width * (2.0 if attention.gated else 1.0) + 2 * attention.kv_heads * attention.head_dim
-    yield _gemm("qkv", tokens, qkv, model.hidden + qkv_width, layers.count, precision)
+    gate_width = query_width * (2.0 if attention.gated else 1.0)
+    if attention.cross is not None:
+        # Keys and values of an image are made once; only queries are made of each token.
+        qkv = transformer.projection_parameters(inputs=model.hidden, outputs=gate_width, bias=0.0)
+        qkv_width = gate_width
+    else:
+        qkv_width = gate_width + _projected_cache(attention)
+    yield _gemm("qkv", tokens, qkv, model.hidden + qkv_width, layers.count, storage)
+    if attention.indexer is not None and not attention.indexer.shared:
+        parameters = _block_indexer_part(model, attention.indexer)
+        yield from _indexer_operators(scenario, layers, work, attention.indexer, parameters, model.hidden)
+    output_width = attention.heads * _value_dim(attention)
     with scope("attention"):
-        kv_bytes = kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
+        kv_bytes = _row_bytes(layers, scenario.deployment.kv_precision)
         flops, traffic = [], []
         for part in work:
+            attended = _attended(attention, part)
             flops.append(
                 transformer.attention_flops(
                     sequences=part.sequences,
                     tokens=part.tokens,
-                    attended=_attended(attention, part),
+                    attended=attended,
                     heads=attention.heads,
                     key_dim=attention.head_dim,
-                    value_dim=attention.head_dim,
+                    value_dim=_value_dim(attention),
                 )
             )
-            reach = part.context
+            reach, written = part.context, part.tokens
             if attention.sliding is not None:
-                reach = minimum(
-                    part.context, _attended(attention, part) if attention.sliding.chunked else attention.sliding.window
-                )
+                reach = minimum(part.context, attended if attention.sliding.chunked else attention.sliding.window)
+            if attention.indexer is not None:
+                reach = minimum(reach, attention.indexer.top_k)
+            if attention.cross is not None:
+                reach, written = attention.cross, 0.0
             traffic.append(
                 transformer.kv_traffic(
-                    sequences=part.sequences, context=reach, tokens=part.tokens, bytes_per_token=kv_bytes
+                    sequences=part.sequences, context=reach, tokens=written, bytes_per_token=kv_bytes
                 )
             )
         yield Operator(
@@ -754,19 +1015,25 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
             weights=0.0,
             cache=total(traffic),
             activations=transformer.activation_traffic(
-                tokens=tokens, width=2 * query_width, bytes_per_element=ACTIVATION_BYTES
+                tokens=tokens, width=query_width + output_width, bytes_per_element=ACTIVATION_BYTES
             ),
             precision=scenario.deployment.kv_precision,
             cache_shards=cache_shards(layers, scenario.deployment.tp),
         )
     summed = summed_message(scenario, tokens)
-    yield _gemm("out", tokens, out, query_width + model.hidden, layers.count, precision, all_reduce=summed)
+    yield _gemm("out", tokens, out, output_width + model.hidden, layers.count, storage, all_reduce=summed)
 
 
 def _attended(attention: Attention, part: Pass) -> Any:
     """Return the keys that a query attends to on average."""
+    if attention.cross is not None:
+        return attention.cross
+    if not attention.causal:
+        seen = part.context + part.tokens
+        return seen if attention.sliding is None else minimum(seen, attention.sliding.window)
     if attention.sliding is None:
-        return transformer.mean_attended_tokens(context=part.context, tokens=part.tokens)
+        attended = transformer.mean_attended_tokens(context=part.context, tokens=part.tokens)
+        return attended if attention.indexer is None else minimum(attended, attention.indexer.top_k)
     if attention.sliding.chunked:
         return transformer.mean_attended_in_chunk(
             context=part.context, tokens=part.tokens, chunk=attention.sliding.window
@@ -780,19 +1047,21 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     """Latent attention: decoding meets the latents themselves, prefill expands keys and values."""
     model, mla = scenario.model, layers.mla
     assert mla is not None
-    tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
+    tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
     parts = _mla_parts(model, mla)
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim
     query_width = mla.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
     rank = 0.0 if mla.direct_query else mla.q_lora_rank
     # Every chip of the group projects to the latents by itself.
-    yield _gemm("latents", tokens, parts["latents"], model.hidden + rank + latent, layers.count, precision, shards=1.0)
+    yield _gemm("latents", tokens, parts["latents"], model.hidden + rank + latent, layers.count, storage, shards=1.0)
     query_input = model.hidden if mla.direct_query else mla.q_lora_rank
-    yield _gemm("queries", tokens, parts["queries"], query_input + query_width, layers.count, precision)
+    yield _gemm("queries", tokens, parts["queries"], query_input + query_width, layers.count, storage)
     expanded = mla.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-    yield _gemm("expand", tokens, parts["expand"], mla.kv_lora_rank + expanded, layers.count, precision)
-    if mla.indexer is not None:
-        yield from _indexer_operators(scenario, layers, work, parts["indexer"])
+    yield _gemm("expand", tokens, parts["expand"], mla.kv_lora_rank + expanded, layers.count, storage)
+    if mla.gate is not None:
+        yield _gemm("gate", tokens, parts["gate"], model.hidden + mla.gate, layers.count, storage)
+    if mla.indexer is not None and not mla.indexer.shared:
+        yield from _indexer_operators(scenario, layers, work, mla.indexer, parts["indexer"], mla.q_lora_rank)
     with scope("attention"):
         kv_bytes = kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
         flops, traffic = [], []
@@ -836,27 +1105,30 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
         parts["out"],
         mla.heads * mla.v_head_dim + model.hidden,
         layers.count,
-        precision,
+        storage,
         all_reduce=summed_message(scenario, tokens),
     )
 
 
-def _indexer_operators(scenario: Scenario, layers: Layers, work: Work, parameters: Any) -> Iterator[Operator]:
+def _indexer_operators(
+    scenario: Scenario, layers: Layers, work: Work, indexer: Indexer, parameters: Any, query_width: Any
+) -> Iterator[Operator]:
     """The indexer scores the whole context; every chip of the group does it by itself."""
-    assert layers.mla is not None
-    assert layers.mla.indexer is not None
-    indexer = layers.mla.indexer
     tokens, width = _tokens(work), indexer.heads * indexer.head_dim
     yield _gemm(
         "indexer",
         tokens,
         parameters,
-        layers.mla.q_lora_rank + width,
+        query_width + width,
         layers.count,
-        precision_of(scenario, "attention", layers),
+        storage_of(scenario, "attention", layers),
         shards=1.0,
     )
+    ratio = layers.compressed.ratio if layers.compressed is not None else None
     with scope("index_scores"):
+        scored = [transformer.mean_attended_tokens(context=part.context, tokens=part.tokens) for part in work]
+        if ratio is not None:
+            scored = [transformer.compressed_entries(tokens=seen, ratio=ratio) for seen in scored]
         yield Operator(
             name="index_scores",
             kind="attention",
@@ -865,12 +1137,12 @@ def _indexer_operators(scenario: Scenario, layers: Layers, work: Work, parameter
                 transformer.attention_flops(
                     sequences=part.sequences,
                     tokens=part.tokens,
-                    attended=transformer.mean_attended_tokens(context=part.context, tokens=part.tokens),
+                    attended=seen,
                     heads=indexer.heads,
                     key_dim=indexer.head_dim,
                     value_dim=0.0,
                 )
-                for part in work
+                for part, seen in zip(work, scored, strict=True)
             ),
             weights=0.0,
             cache=total(
@@ -878,19 +1150,88 @@ def _indexer_operators(scenario: Scenario, layers: Layers, work: Work, parameter
                     sequences=part.sequences,
                     context=part.context,
                     tokens=part.tokens,
-                    bytes_per_token=index_bytes_per_token(layers.mla),
+                    bytes_per_token=index_bytes_per_token(layers, scenario.deployment.kv_precision),
                 )
                 for part in work
             ),
             activations=0.0,
-            precision="fp8",
+            precision=scenario.deployment.kv_precision if layers.attention is not None else "fp8",
             shards=1.0,
         )
 
 
+def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
+    """Compressed attention: latents and compressor run on every chip, queries and outputs by heads."""
+    model, part = scenario.model, layers.compressed
+    assert part is not None
+    tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
+    parts = _compressed_parts(model, part)
+    width = part.heads * part.head_dim
+    latent = part.q_lora_rank + part.head_dim
+    yield _gemm("latents", tokens, parts["latents"], model.hidden + latent, layers.count, storage, shards=1.0)
+    yield _gemm("queries", tokens, parts["queries"], part.q_lora_rank + width, layers.count, storage)
+    if part.ratio is not None:
+        compress = parts["compress"]
+        yield _gemm("compress", tokens, compress, model.hidden + part.head_dim, layers.count, storage, shards=1.0)
+    if part.indexer is not None:
+        yield from _indexer_operators(scenario, layers, work, part.indexer, parts["indexer"], part.q_lora_rank)
+    with scope("attention"):
+        row = _row_bytes(layers, scenario.deployment.kv_precision)
+        flops, traffic = [], []
+        for one in work:
+            attended = transformer.mean_attended_in_window(context=one.context, tokens=one.tokens, window=part.window)
+            reach = minimum(one.context, part.window)
+            if part.ratio is not None:
+                entries = transformer.compressed_entries(
+                    tokens=transformer.mean_attended_tokens(context=one.context, tokens=one.tokens), ratio=part.ratio
+                )
+                behind = transformer.compressed_entries(tokens=one.context, ratio=part.ratio)
+                if part.indexer is not None:
+                    entries = minimum(entries, part.indexer.top_k)
+                    behind = minimum(behind, part.indexer.top_k)
+                attended, reach = attended + entries, reach + behind
+            flops.append(
+                transformer.attention_flops(
+                    sequences=one.sequences,
+                    tokens=one.tokens,
+                    attended=attended,
+                    heads=part.heads,
+                    key_dim=part.head_dim,
+                    value_dim=part.head_dim,
+                )
+            )
+            traffic.append(
+                transformer.kv_traffic(sequences=one.sequences, context=reach, tokens=one.tokens, bytes_per_token=row)
+            )
+        yield Operator(
+            name="attention",
+            kind="attention",
+            count=layers.count,
+            flops=total(flops),
+            weights=0.0,
+            cache=total(traffic),
+            activations=transformer.activation_traffic(
+                tokens=tokens, width=2 * width, bytes_per_element=ACTIVATION_BYTES
+            ),
+            precision=scenario.deployment.kv_precision,
+            cache_shards=cache_shards(layers, scenario.deployment.tp),
+        )
+    ranks = part.output_groups * part.output_rank
+    yield _gemm("out_groups", tokens, parts["out_groups"], width + ranks, layers.count, storage)
+    yield _gemm(
+        "out",
+        tokens,
+        parts["out"],
+        ranks + model.hidden,
+        layers.count,
+        storage,
+        all_reduce=summed_message(scenario, tokens),
+    )
+
+
 def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     model = scenario.model
-    tokens, precision = _tokens(work), precision_of(scenario, "attention", layers)
+    tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
     parameters, elements = _state_parts(model, layers)
     yield _gemm(
         "mixer",
@@ -898,7 +1239,7 @@ def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
         parameters,
         2 * model.hidden,
         layers.count,
-        precision,
+        storage,
         all_reduce=summed_message(scenario, tokens),
     )
     with scope("state"):
@@ -915,20 +1256,20 @@ def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
                 for part in work
             ),
             activations=0.0,
-            precision=precision,
+            precision=storage.precision,
             cache_shards=cache_shards(layers, scenario.deployment.tp),
         )
 
 
 def _mlp_operators(scenario: Scenario, layers: Layers, work: Work, width: Any, matrices: Any) -> Iterator[Operator]:
     model = scenario.model
-    tokens, precision = _tokens(work), precision_of(scenario, "mlp", layers)
+    tokens, storage = _tokens(work), storage_of(scenario, "mlp", layers)
     up = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=matrices - 1)
     down = transformer.mlp_parameters(hidden=model.hidden, intermediate=width, matrices=1.0)
-    yield _gemm("up", tokens, up, model.hidden + width, layers.count, precision)
+    yield _gemm("up", tokens, up, model.hidden + width, layers.count, storage)
     # Beside experts, one sum serves both.
     summed = None if layers.moe is not None else summed_message(scenario, tokens)
-    yield _gemm("down", tokens, down, width + model.hidden, layers.count, precision, all_reduce=summed)
+    yield _gemm("down", tokens, down, width + model.hidden, layers.count, storage, all_reduce=summed)
 
 
 def _efficiency(scenario: Scenario) -> Efficiency:
@@ -940,33 +1281,33 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     model, moe, plan = scenario.model, layers.moe, scenario.deployment
     assert moe is not None
     tokens = _tokens(work)
-    router = transformer.router_parameters(
-        hidden=model.hidden, experts=moe.experts, bias=float(moe.router_bias), shared_gate=float(moe.shared_gate)
-    )
     yield _gemm(
         "router",
         tokens,
-        router,
+        _router(model, moe),
         model.hidden + moe.experts,
         layers.count,
-        precision_of(scenario, "router", layers),
+        storage_of(scenario, "router", layers),
         shards=1.0,
     )
+    hidden = _expert_hidden(model, moe)
+    if moe.latent is not None:
+        down = 2 * transformer.projection_parameters(inputs=model.hidden, outputs=moe.latent, bias=0.0)
+        width = 2 * (model.hidden + moe.latent)
+        yield _gemm("expert_latents", tokens, down, width, layers.count, storage_of(scenario, "mlp", layers))
     yield from _mlp_operators(scenario, layers, work, moe.shared, moe.matrices)
     # With more expert ranks than tensor ranks the replicas share their experts, and so their tokens.
     replicas = maximum(1.0, plan.ep / plan.tp)
-    precision = precision_of(scenario, "experts", layers)
+    storage = storage_of(scenario, "experts", layers)
     with scope("experts"):
-        one = transformer.expert_parameters(
-            hidden=model.hidden, intermediate=moe.intermediate, matrices=moe.matrices, bias=float(moe.expert_bias)
-        )
-        expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=PRECISION_BYTES[precision])
+        one, picked = _expert(model, moe), _met_experts(moe)
+        expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=storage.element)
         met = transformer.distinct_experts(
-            experts=maximum(moe.top_k, _efficiency(scenario).even_experts(moe.experts)),
-            top_k=moe.top_k,
+            experts=maximum(picked, _efficiency(scenario).even_experts(moe.experts)),
+            top_k=picked,
             tokens=tokens * replicas,
         )
-        routed = tokens * moe.top_k
+        routed = tokens * picked
         yield Operator(
             name="experts",
             kind="gemm",
@@ -976,19 +1317,17 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             cache=0.0,
             activations=transformer.activation_traffic(
                 tokens=routed * replicas,
-                width=2 * model.hidden + moe.matrices * moe.intermediate,
+                width=2 * hidden + moe.matrices * moe.intermediate,
                 bytes_per_element=ACTIVATION_BYTES,
             ),
-            precision=precision,
+            precision=storage.precision,
             shards=maximum(plan.tp, plan.ep),
             streamed=routed * expert_bytes,
             padding=transformer.gemm_flops(
                 tokens=transformer.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=one
             ),
             all_reduce=summed_message(scenario, tokens),
-            exchange=transformer.activation_traffic(
-                tokens=routed, width=model.hidden, bytes_per_element=ACTIVATION_BYTES
-            ),
+            exchange=transformer.activation_traffic(tokens=routed, width=hidden, bytes_per_element=ACTIVATION_BYTES),
         )
 
 
@@ -1008,20 +1347,109 @@ def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Oper
     list of Operator
     """
     found: list[Operator] = []
+    if layers.attention is not None and layers.attention.cross is not None:
+        # Without an image, engines skip the whole layer.
+        layers = replace(layers, count=layers.count * minimum(1.0, layers.attention.cross))
     if layers.attention is not None:
         found += _attention_operators(scenario, layers, work)
     if layers.mla is not None:
         found += _mla_operators(scenario, layers, work)
+    if layers.compressed is not None:
+        found += _compressed_operators(scenario, layers, work)
     if is_recurrent(layers):
         found += _recurrent_operators(scenario, layers, work)
+    if layers.beside is not None:
+        width, storage = 2 * scenario.model.hidden, storage_of(scenario, "norm", layers)
+        found.append(_gemm("beside", _tokens(work), layers.beside.weights, width, layers.count, storage, shards=1.0))
     if layers.mlp is not None:
         found += _mlp_operators(scenario, layers, work, layers.mlp.intermediate, layers.mlp.matrices)
     if layers.moe is not None:
         found += _moe_operators(scenario, layers, work)
+    if scenario.model.lora is not None:
+        found.append(_adapter_operator(scenario, layers, work))
+    prefilled = tuple(part for part in work if not part.decoding)
+    if scenario.model.vision is not None and prefilled:
+        found.append(_vision_operator(scenario, layers, prefilled))
     if kind_of(scenario.system.kind).stores_activations:
         # Fused and streaming machines pass activations on without memory in between.
         found.append(_elementwise_operator(scenario, layers, work))
     return found
+
+
+def _vision_operator(scenario: Scenario, layers: Layers, work: Work) -> Operator:
+    """Return the encoder of the images of what is prefilled, a layer's share of it; its tensor ranks share it."""
+    vision = scenario.model.vision
+    assert vision is not None
+    with scope("vision"):
+        share = 1 / layer_count(scenario.model)
+        images = transformer.images_of_tokens(
+            tokens=_tokens(work), images=vision.images, prompt=scenario.traffic.prompt
+        )
+        patches = images * vision.patches
+        among = vision.layers * transformer.attention_flops(
+            sequences=images,
+            tokens=vision.patches,
+            attended=vision.patches,
+            heads=1.0,
+            key_dim=vision.width,
+            value_dim=vision.width,
+        )
+        weights = memory.weight_bytes(parameters=vision.weights, bytes_per_parameter=PRECISION_BYTES["bf16"])
+        return Operator(
+            name="vision",
+            kind="gemm",
+            count=layers.count,
+            flops=share * (transformer.gemm_flops(tokens=patches, parameters=vision.weights) + among),
+            weights=share * minimum(1.0, images) * weights,
+            cache=0.0,
+            activations=share
+            * transformer.activation_traffic(
+                tokens=patches, width=2 * vision.width * vision.layers, bytes_per_element=ACTIVATION_BYTES
+            ),
+            precision="bf16",
+        )
+
+
+def adapter_bytes_per_chip(scenario: Scenario) -> Any:
+    """Weights of one adapter on one chip, all layers together; 0 without adapters [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
+    lora = scenario.model.lora
+    if lora is None:
+        return 0.0
+    weights = lora.replicated + lora.sharded / scenario.deployment.tp
+    return memory.weight_bytes(parameters=weights, bytes_per_parameter=PRECISION_BYTES["bf16"])
+
+
+def _adapter_operator(scenario: Scenario, layers: Layers, work: Work) -> Operator:
+    """Return the products of low-rank adapters: each sequence meets its own, and each that is met is read once."""
+    lora, tp = scenario.model.lora, scenario.deployment.tp
+    assert lora is not None
+    tokens, sequences = _tokens(work), total(part.sequences for part in work)
+    with scope("adapters"):
+        # What every chip holds whole, every chip reads and multiplies.
+        weights = (lora.sharded + lora.replicated * tp) / layer_count(scenario.model)
+        met = transformer.distinct_experts(experts=lora.adapters, top_k=1.0, tokens=sequences)
+        return Operator(
+            name="adapters",
+            kind="gemm",
+            count=layers.count,
+            flops=transformer.gemm_flops(tokens=tokens, parameters=weights),
+            weights=met * memory.weight_bytes(parameters=weights, bytes_per_parameter=PRECISION_BYTES["bf16"]),
+            cache=0.0,
+            activations=transformer.activation_traffic(
+                tokens=tokens, width=2 * scenario.model.hidden, bytes_per_element=ACTIVATION_BYTES
+            ),
+            precision="bf16",
+        )
 
 
 def _elementwise_operator(scenario: Scenario, layers: Layers, work: Work) -> Operator:
@@ -1066,4 +1494,6 @@ def head_operator(scenario: Scenario, work: Work) -> Operator:
     """
     model = scenario.model
     rows = total(part.sequences * part.tokens if part.decoding else part.sequences for part in work)
-    return _gemm("head", rows, vocabulary(model), model.hidden + model.vocab, 1.0, precision_of(scenario, "head"))
+    words = model.vocab if model.head_vocab is None else model.head_vocab
+    storage = storage_of(scenario, "head")
+    return _gemm("head", rows, head_parameters(model), model.hidden + words, 1.0, storage)

@@ -164,7 +164,7 @@ def ask(
     def tokens(asked: Scenario) -> float:
         if has_traffic:
             return float(asked.traffic.prompt + asked.traffic.output)
-        return float(asked.model.max_context) if assumed else context
+        return float(asked.model.max_context) if assumed or context is None else context
 
     def said(asked: Scenario) -> Any:
         found = _answer(asked, tokens(asked)).to_dict()

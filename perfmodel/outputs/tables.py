@@ -119,6 +119,11 @@ def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
             ("speed-up of TPOT", [_figure(answer.speculation.get("speedup", _NAN), "1") for answer in answers]),
         ]
     rows.append(("", []))
+    if any(answer.one_pass for answer in answers):
+        rows += [
+            (label, [_figure(float(answer.one_pass.get(key, _NAN)), "1") for answer in answers])
+            for label, key in (("requests/s", "requests_per_s"), ("tokens/s", "tokens_per_s"))
+        ]
     for label, key, unit in _ROWS:
         rows.append((label, [_figure(float(answer.metrics[key]), unit) for answer in answers]))
         if key in ("ttft_s", "tpot_s"):
@@ -171,6 +176,8 @@ def notes(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
 def _question(answers: Sequence[Prediction]) -> str:
     first = answers[0].scenario
     traffic = first.traffic
+    if all(answer.one_pass for answer in answers):
+        return f"{first.model.name}: {float(traffic.prompt):,.0f} tokens in, {float(traffic.concurrency):,.0f} at once"
     return (
         f"{first.model.name}: {float(traffic.prompt):,.0f} tokens in, {float(traffic.output):,.0f} out, "
         f"{float(traffic.concurrency):,.0f} at once"

@@ -13,14 +13,19 @@ from typing import Any
 from perfmodel.equations import memory, pipeline, serving
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import (
+    adapter_bytes_per_chip,
     cache_shards,
+    grows_evenly,
+    head_parameters,
     index_bytes_per_token,
+    indexer_of,
     is_recurrent,
     kv_bytes_per_token_layer,
     layer_bytes_per_chip,
     layer_count,
     precision_of,
     request_cache,
+    storage_of,
     total,
     vocabulary,
 )
@@ -32,6 +37,10 @@ from perfmodel.trace import is_given, scope
 
 #: Experts in these precisions run in kernels that keep no workspace between the products.
 _FUSED_EXPERTS = ("fp4", "mxfp4")
+
+
+#: Requests at once of a model that keeps nothing of them, where no engine sets a limit.
+_MANY = 1024.0
 
 
 @dataclass(frozen=True)
@@ -143,17 +152,35 @@ def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
     ends: Any = 0.0
     if not machine_of(scenario.system).ends_apart and not ends_elsewhere:
         # The first stage holds the embedding and the last the head; one stage alone holds both.
-        tables = 1.0 if model.tied_embeddings else 2.0
-        ends = memory.weight_bytes(
-            parameters=vocabulary(model) * (1 + (tables - 1) * maximum(0.0, 2 - plan.pp)),
-            bytes_per_parameter=PRECISION_BYTES[precision_of(scenario, "embedding")],
-        )
+        ends = _end_bytes(scenario, maximum(0.0, 2 - plan.pp))
         ends = ends + memory.weight_bytes(parameters=model.towers, bytes_per_parameter=PRECISION_BYTES["bf16"])
+    body = total(held * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers)
+    if model.lora is not None:
+        body = body + held / layers * (model.lora.adapters * adapter_bytes_per_chip(scenario))
     return memory.weight_bytes_per_chip(
-        layer_bytes=total(held * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers),
+        layer_bytes=body,
         end_bytes=ends,
         tp=plan.tp,
     )
+
+
+def _end_bytes(scenario: Scenario, both: Any) -> Any:
+    """Return the bytes of the embedding, and of the head as far as ``both`` lie on one stage [B]."""
+    model = scenario.model
+    own, head = storage_of(scenario, "embedding"), storage_of(scenario, "head")
+    tables = 1.0 if model.tied_embeddings else 2.0
+    alike = own.element == head.element and model.task == "generate" and model.tables is None
+    if alike and model.head_vocab is None:
+        parameters = vocabulary(model) * (1 + (tables - 1) * both)
+        return memory.weight_bytes(parameters=parameters, bytes_per_parameter=own.element)
+    entries = vocabulary(model) if model.tables is None else vocabulary(model) + model.tables
+    if model.task == "draft":
+        # The words of a draft are looked up in the table of its target.
+        both, entries = 1.0, 0.0
+    found = memory.weight_bytes(parameters=entries, bytes_per_parameter=own.element)
+    if model.tied_embeddings:
+        return found
+    return found + both * memory.weight_bytes(parameters=head_parameters(model), bytes_per_parameter=head.element)
 
 
 def all_weights(scenario: Scenario) -> Any:
@@ -214,7 +241,8 @@ def request_bytes(scenario: Scenario, tokens: Any) -> Any:
     engine = scenario.system.engine
     parts = []
     for run in scenario.model.layers:
-        if engine is None or is_recurrent(run):
+        windowed = run.attention is not None and run.attention.sliding is not None
+        if engine is None or not (windowed or grows_evenly(run)):
             cache = request_cache(scenario, run, tokens)
         else:
             stored = _stored_tokens(run, tokens, engine.block_tokens)
@@ -245,9 +273,10 @@ def token_bytes(scenario: Scenario, run: Layers) -> Any:
     Number
         Bytes [B].
     """
-    cache = kv_bytes_per_token_layer(run, scenario.deployment.kv_precision)
-    if run.mla is not None and run.mla.indexer is not None:
-        cache = cache + index_bytes_per_token(run.mla)
+    precision = scenario.deployment.kv_precision
+    cache = kv_bytes_per_token_layer(run, precision)
+    if indexer_of(run) is not None:
+        cache = cache + index_bytes_per_token(run, precision)
     return cache
 
 
@@ -401,6 +430,12 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
             pool = memory.kv_blocks(room=room, block_bytes=page) * page
         cap = memory.concurrency_cap(room=pool, per_request=per_request)
         concurrency = memory.max_concurrency(room=pool, per_request=per_request)
+        if scenario.model.task == "pool":
+            # Nothing is kept of a request: as many run as the engine schedules, if the weights fit at all.
+            most = _MANY if engine is None else engine.max_sequences
+            cap = minimum(most, memory.concurrency_cap(room=room, per_request=1.0))
+            per_token = per_request = 0.0
+            concurrency = cap
         if machine.drafts_apart and (draft := draft_scenario(scenario)) is not None:
             with scope("draft"):
                 beside = fit(draft, tokens)
@@ -424,7 +459,7 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
 
 def _cached(scenario: Scenario) -> list[Layers]:
     """Return the runs of layers that have a mixer."""
-    return [run for run in scenario.model.layers if run.attention or run.mla or is_recurrent(run)]
+    return [run for run in scenario.model.layers if run.attention or run.mla or run.compressed or is_recurrent(run)]
 
 
 def is_uniform(scenario: Scenario) -> bool:
@@ -438,7 +473,7 @@ def is_uniform(scenario: Scenario) -> bool:
     -------
     bool
     """
-    return not any(is_recurrent(run) or (run.attention and run.attention.sliding) for run in _cached(scenario))
+    return all(grows_evenly(run) for run in _cached(scenario))
 
 
 def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
@@ -457,6 +492,8 @@ def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
     Number
         Tokens [1].
     """
+    if scenario.model.task == "pool":
+        return 0.0
     if is_uniform(scenario):
         return memory.longest_sequence(room=held.room, bytes_per_token=held.per_token, block=held.block_tokens)
     return memory.kv_capacity(concurrency=held.concurrency, tokens=tokens)

@@ -8,9 +8,10 @@ from typing import Any
 
 from perfmodel.equations import memory, serving
 from perfmodel.machines import speculation
+from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import Decoding, Load, machine_of
 from perfmodel.machines.operators import CAUSES, Step
-from perfmodel.numerics import maximum
+from perfmodel.numerics import NAN, maximum
 from perfmodel.serving.fit import Fit, fit
 from perfmodel.specs.types import Scenario
 from perfmodel.trace import scope
@@ -117,6 +118,8 @@ def steady_state(scenario: Scenario) -> Steady:
     admission, and that wait is part of TTFT.  What a prefix cache holds of a prompt is not prefilled, but attended to
     and held.
     """
+    if scenario.model.task == "pool":
+        return _one_pass(scenario)
     traffic, plan = scenario.traffic, scenario.deployment
     memory_fit = fit(scenario)
     with scope("load"):
@@ -160,6 +163,44 @@ def steady_state(scenario: Scenario) -> Steady:
         prompt=prompt,
         output=output,
         decoding=loop.decoding,
+    )
+
+
+def _one_pass(scenario: Scenario) -> Steady:
+    """Return the steady state of a model that makes one pass over its input: groups of prompts, and no decoding."""
+    traffic, machine = scenario.traffic, machine_of(scenario.system)
+    front = machine.front_end(scenario.system)
+    memory_fit = fit(scenario)
+    with scope("load"):
+        prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
+        offered = maximum(1.0, traffic.concurrency / scenario.deployment.dp)
+        running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
+        group = serving.prompts_per_step(budget=PREFILL_BUDGET, prompt=prompt, running=running)
+    first, occupancy = machine.prefill(scenario, 1.0, 0.0, prompt, group)
+    with scope("steady"):
+        # What is offered beyond one group waits for the groups before it.
+        service = maximum(first.time, offered * occupancy)
+        latency = front.request + service
+        rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
+        used = chips(scenario)
+    return Steady(
+        ttft=latency,
+        ttft_median=latency,
+        tpot=NAN,
+        latency=latency,
+        rate=rate,
+        chips=used,
+        fit=memory_fit,
+        running=running,
+        prefill=first,
+        decode=first,
+        occupancy=occupancy,
+        waits={"prefill": service - first.time, "decode": NAN},
+        front=front.request,
+        prompt=prompt,
+        # One vector or score a request: what decoding would take is counted for the tokens after it.
+        output=1.0,
+        decoding=Decoding(first),
     )
 
 
@@ -221,5 +262,7 @@ def breakdown(steady: Steady) -> dict[str, dict[str, Any]]:
     for phase, step in (("prefill", steady.prefill), ("decode", steady.decode)):
         with scope(f"{phase}_causes"):
             found[phase] = {cause: steady.waits[phase] if cause == "wait" else getattr(step, cause) for cause in CAUSES}
+    if steady.tpot is NAN:
+        found["decode"] = dict.fromkeys(CAUSES, NAN)
     found["prefill"]["host"] = found["prefill"]["host"] + steady.front
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
@@ -235,6 +236,11 @@ def step_times(
     -------
     StepTimes
     """
+    if scenario.model.task == "pool":
+        raise UserError(
+            f"{scenario.model.name} makes one pass over its input and decodes nothing: ask for a number of requests at "
+            "once, without a rate"
+        )
     machine = machine_of(scenario.system)
     rides = machine.prefill_rides
     if machine.token_budget(scenario.system) is not None and budget is not None:

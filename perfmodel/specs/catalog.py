@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from perfmodel.errors import UserError
-from perfmodel.specs import files, kinds, plugins, rules
+from perfmodel.specs import files, kinds, naming, plugins, rules
 from perfmodel.specs.types import (
     Economics,
     Engine,
@@ -155,14 +155,31 @@ def find(kind: str, name: str) -> Path:
             if wanted in map(str.casefold, (*names, path.stem)):
                 return path
             known += [name.casefold() for name in names]
+    names = list(dict.fromkeys([*known, *index]))
+    if kind == "model":
+        if wanted.endswith("gguf") and os.sep in name:
+            raise UserError(f"{name}: a repository of GGUF files has many precisions; give the file, or its base model")
+        short = {one.rpartition("/")[2]: file for one, file in index.items()}
+        for base in naming.bases(name):
+            if file := index.get(base) or (short.get(base) if "/" not in base else None):
+                return bundled() / folder / file
+        # A model of another family is no suggestion, however near its name.
+        asked = naming.family(name)
+        names = [one for one in names if _is_near(naming.family(one), asked)]
     # Names of one spec count once, the nearest of them.
-    near = difflib.get_close_matches(wanted, list(dict.fromkeys([*known, *index])), n=12, cutoff=0.5)
+    near = difflib.get_close_matches(wanted, names, n=12, cutoff=0.5)
     nearest: dict[str, str] = {}
     for found in near:
         nearest.setdefault(index.get(found, found), found)
     close = list(nearest.values())[:3]
     hint = f"did you mean {' or '.join(close)}?" if close else f"'perfmodel specs list {kind}s' shows all"
+    if kind == "model" and not close:
+        hint += ", and a folder with its config.json is read too"
     raise UserError(f"unknown {kind} '{name}': {hint}")
+
+
+def _is_near(one: str, other: str) -> bool:
+    return difflib.SequenceMatcher(None, one, other).ratio() >= 0.75
 
 
 def _parent(path: Path, parent_name: str) -> Path:
@@ -288,7 +305,7 @@ def load_sources() -> dict[str, dict[str, Any]]:
 
 
 def is_config(name: str) -> bool:
-    """Whether a name is a path of a ``config.json``, or of a folder that holds one.
+    """Whether a name is a path of what checkpoints come in: a ``.json`` or ``.gguf`` file, or a folder.
 
     Parameters
     ----------
@@ -298,11 +315,14 @@ def is_config(name: str) -> bool:
     -------
     bool
     """
-    return name.endswith(".json") or os.path.isfile(Path(name) / "config.json")
+    if name.endswith((".json", ".gguf")):
+        return True
+    # A folder that happens to have the name of a bundled spec does not hide it.
+    return os.path.isdir(name) and not any(name.casefold() in _index(kind) for kind in FOLDERS)
 
 
 def load_model(name: str) -> Model:
-    """Load an architecture by name, alias, Hugging Face id or path; a ``config.json`` of Hugging Face will do.
+    """Load an architecture by name, alias, Hugging Face id or path: a checkpoint, or the folder that holds one.
 
     Parameters
     ----------
@@ -313,13 +333,14 @@ def load_model(name: str) -> Model:
     Model
     """
     if name.casefold() not in _index("model") and is_config(name):
-        from perfmodel.specs import huggingface
+        from perfmodel.specs import checkpoints
 
-        model = huggingface.load(Path(name))
+        model = checkpoints.read(Path(name)).model
         files.check_text({"name": model.name, "hf_id": model.hf_id}, Path(name))
         return model
     model, provenance = _load(find("model", name), Model)
-    return replace(cast(Model, model), provenance=provenance)
+    found = replace(cast(Model, model), provenance=provenance)
+    return replace(found, kv_cache="fp8") if naming.declares_fp8_cache(name) else found
 
 
 def model_notes(model: Model) -> list[str]:

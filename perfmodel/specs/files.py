@@ -79,8 +79,8 @@ def _check_size(text: str) -> None:
                 total += sizes.get(event.anchor, 0)
                 if event.anchor in [anchor for anchor, _ in open_]:
                     problem = f"{event.anchor} holds itself"
-            elif event.tag is not None and event.tag not in _PLAIN:
-                problem = f"a tag {event.tag.replace('tag:yaml.org,2002:', '!!')} is not read; write plain text"
+            elif (tag := getattr(event, "tag", None)) is not None and tag not in _PLAIN:
+                problem = f"a tag {tag.replace('tag:yaml.org,2002:', '!!')} is not read; write plain text"
             if isinstance(event, CollectionStartEvent):
                 open_.append((event.anchor, total))
         elif isinstance(event, CollectionEndEvent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 #: Precisions by the names that data use.
 PRECISION_OF = {
@@ -40,14 +41,45 @@ PRECISION_OF = {
     "gptq": "int4",
     "w4a16_awq": "int4",
     "w4a8": "int4",
+    "nvfp4a16": "fp4",
+    "4bit": "int4",
+    "8bit": "int8",
+    "nf4": "int4",
+    "q4": "int4",
+    "q8": "int8",
 }
 #: Ends of a model's name that do not change its shape.
 _ENDS = re.compile(
     r"[-_ ](instruct|it|hf|chat|base|thinking|dynamic|block|turbo|preview|99(\.9)?|\d{4}|v\d(\.\d)?|\d+e|tp|kv|"
-    r"quantized|mlperf)$"
+    r"quantized|mlperf|gguf|mlx|bnb|unsloth|qat|static|per[-_]tensor|per[-_]channel|g\d+|sym|asym|ar|test)$"
+)
+#: What some put before a model's name.
+_STARTS = re.compile(r"^(?:meta|nvidia|c4ai|google|qwen_)-")
+#: Who uploads the models of others in other precisions, under their names.
+_RE_UPLOADS = frozenset(
+    (
+        "amd",
+        "bartowski",
+        "casperhansen",
+        "cyankiwi",
+        "ggml-org",
+        "hugging-quants",
+        "intel",
+        "lmstudio-community",
+        "mlx-community",
+        "neuralmagic",
+        "nm-testing",
+        "nvidia",
+        "openvino",
+        "quanttrio",
+        "redhatai",
+        "thebloke",
+        "unsloth",
+    )
 )
 _PRECISION_END = re.compile(
-    r"[-_ ](fp8|nvfp4|fp4|mxfp4|bf16|fp16|int8|int4|awq|gptq|w4a16|w8a8|w8a16|quantized\.w4a16|quantized\.w8a8)$"
+    r"[-_ ](fp8|nvfp4|nvfp4a16|fp4|mxfp4|bf16|fp16|int8|int4|awq|gptq|w4a16|w8a8|w8a16|nf4|4bit|8bit|q[48](?=_|$)"
+    r"|quantized\.w4a16|quantized\.w8a8)(?:_[0-9a-z_]+)?$"
 )
 
 
@@ -84,3 +116,60 @@ def written_precision(name: str) -> str:
             return PRECISION_OF[end[1].rpartition(".")[2]]
         rest = shorter(rest)
     return ""
+
+
+def bases(name: str) -> Iterator[str]:
+    """Give the names that a longer one may stand for: without its precision, its tuning, and who uploaded it again.
+
+    Parameters
+    ----------
+    name : str
+        A name, or a Hugging Face id.
+
+    Yields
+    ------
+    str
+        In small letters, the longest first.
+    """
+    owner, slash, last = name.casefold().rpartition("/")
+    last = re.sub(r"(?<=-)(\d)_(\d)(?=-)", r"\1.\2", last)
+    rest = last
+    while rest:
+        if slash and owner not in _RE_UPLOADS:
+            yield f"{owner}/{rest}"
+        else:
+            yield rest
+            yield _STARTS.sub("", rest)
+        rest = shorter(rest)
+
+
+def family(name: str) -> str:
+    """Return the letters that a model's name begins with: the family that it belongs to.
+
+    Parameters
+    ----------
+    name : str
+        A name, or a Hugging Face id.
+
+    Returns
+    -------
+    str
+    """
+    found = re.match(r"[a-z]+", _STARTS.sub("", name.casefold().rpartition("/")[2]))
+    return found[0] if found else ""
+
+
+def declares_fp8_cache(name: str) -> bool:
+    """Whether checkpoints of this name declare an FP8 cache: NVIDIA's quantised ones, and those that say ``-KV``.
+
+    Parameters
+    ----------
+    name : str
+        A name, or a Hugging Face id.
+
+    Returns
+    -------
+    bool
+    """
+    owner, slash, last = name.casefold().rpartition("/")
+    return last.endswith("-fp8-kv") or (bool(slash) and owner == "nvidia" and written_precision(name) in ("fp8", "fp4"))

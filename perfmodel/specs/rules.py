@@ -12,6 +12,7 @@ from perfmodel.specs import kinds
 from perfmodel.specs.types import (
     ENGINES,
     PRECISIONS,
+    TENSOR_CLASSES,
     Model,
     System,
     Traffic,
@@ -68,11 +69,18 @@ def _first(where: Any, *values: Any) -> list[float]:
     return [float(np.broadcast_to(value, np.shape(where))[at]) for value in values]
 
 
+def _classes(model: Model) -> Iterator[tuple[str, str]]:
+    for where, found in (("stored", model.stored), ("element_bytes", model.element_bytes)):
+        for kind in set(found) - set(TENSOR_CLASSES):
+            yield f"{where}.{kind}", f"unknown class, expected some of {', '.join(TENSOR_CLASSES)}"
+
+
 def _layers(model: Model) -> Iterator[tuple[str, str]]:
     if not model.layers:
         yield "layers", "give at least one run of layers"
     for index, run in enumerate(model.layers):
-        mixers = [part for part in (run.attention, run.mla, run.linear, run.mamba2, run.mamba1) if part is not None]
+        parts = (run.attention, run.mla, run.compressed, run.linear, run.mamba2, run.mamba1, run.recurrent)
+        mixers = [part for part in parts if part is not None]
         blocks = [part for part in (run.mlp, run.moe) if part is not None]
         if len(mixers) > 1 or len(blocks) > 1 or not (mixers or blocks):
             yield f"layers.{index}", "a layer has at most one mixer and at most one feed-forward block, and one of them"
@@ -101,7 +109,7 @@ def _lengths(traffic: Traffic) -> Iterator[tuple[str, str]]:
 
 _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] = {
     System: (_known_kind, _memory_of_its_kind, _plans, _rates, _engine),
-    Model: (_layers,),
+    Model: (_layers, _classes),
     Traffic: (_lengths,),
 }
 

@@ -102,8 +102,28 @@ class Sliding:
 
 
 @dataclass(frozen=True)
+class Indexer:
+    """Sparse attention: small heads score the whole context, the layer attends to the best ``top_k`` tokens.
+
+    ``shared`` takes the choice of an earlier layer: no weights, no scores and no keys of its own.
+    """
+
+    heads: Whole
+    head_dim: Whole
+    top_k: Whole
+    shared: bool = False
+
+
+@dataclass(frozen=True)
 class Attention:
-    """Grouped-query attention of one layer; ``gated`` doubles the query projection, ``sinks`` add one weight a head."""
+    """Grouped-query attention of one layer.
+
+    ``gated`` doubles the query projection, ``head_gate`` adds one gate a head, ``sinks`` one weight a head.
+    ``value_dim`` is the width of a value where it is not that of a key.  ``keys_are_values`` has one projection for
+    both, which are cached apart all the same.  ``shares_cache`` reads the cache of an earlier layer and has neither
+    projection.  ``cross`` attends to so many tokens of an image instead of the sequence, and its cache does not grow.
+    ``indexer`` chooses blocks of the cache.
+    """
 
     heads: Whole
     kv_heads: Whole
@@ -115,20 +135,37 @@ class Attention:
     gated: bool = False
     sinks: bool = False
     sliding: Sliding | None = None
+    value_dim: Whole | None = None
+    head_gate: bool = False
+    keys_are_values: bool = False
+    shares_cache: bool = False
+    causal: bool = True
+    cross: Count | None = None
+    indexer: Indexer | None = None
 
 
 @dataclass(frozen=True)
-class Indexer:
-    """Sparse attention: small heads score the whole context, the layer attends to the best ``top_k`` tokens."""
+class CompressedAttention:
+    """Attention of one layer over a window of latents, and over one entry for every ``ratio`` tokens (DeepSeek-V4).
+
+    One latent of ``head_dim`` is key and value of all heads.  ``indexer`` chooses among the compressed entries; without
+    one all of them are attended to.  The output goes through ``output_groups`` of rank ``output_rank``.
+    """
 
     heads: Whole
     head_dim: Whole
-    top_k: Whole
+    rope_dim: Whole
+    q_lora_rank: Whole
+    output_groups: Whole
+    output_rank: Whole
+    window: Whole
+    ratio: Whole | None = None
+    indexer: Indexer | None = None
 
 
 @dataclass(frozen=True)
 class Mla:
-    """Multi-head latent attention of one layer."""
+    """Multi-head latent attention of one layer; ``gate`` is the width of a gate on its output."""
 
     heads: Whole
     q_lora_rank: WholeOrNone
@@ -138,6 +175,7 @@ class Mla:
     v_head_dim: Whole
     direct_query: bool = False
     indexer: Indexer | None = None
+    gate: Whole | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +211,18 @@ class Mamba1:
 
 
 @dataclass(frozen=True)
+class Recurrent:
+    """Any other mixer of one layer that keeps a state of constant size: a short convolution, lightning attention, KDA.
+
+    ``weights`` meet every token; the ``state`` of a sequence has so many elements, and splits by ``heads``.
+    """
+
+    weights: Count
+    state: Count
+    heads: Whole
+
+
+@dataclass(frozen=True)
 class Mlp:
     """Feed-forward block of one layer; 3 matrices where it is gated."""
 
@@ -182,7 +232,11 @@ class Mlp:
 
 @dataclass(frozen=True)
 class Moe:
-    """Mixture of experts of one layer; ``shared`` is the width of the experts that every token meets."""
+    """Mixture of experts of one layer; ``shared`` is the width of the experts that every token meets.
+
+    Where there is a ``latent`` width, tokens are projected to it before the experts and back behind them.  Of
+    ``zero_experts``, which compute nothing, a router picks as of the others.
+    """
 
     experts: Whole
     top_k: Whole
@@ -192,6 +246,16 @@ class Moe:
     router_bias: bool = False
     expert_bias: bool = False
     shared_gate: bool = False
+    latent: Whole | None = None
+    zero_experts: Whole | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a layer has beside mixer and block, in 16 bits: ``weights`` that multiply every token, and ``scales``."""
+
+    weights: Count = 0.0
+    scales: Count = 0.0
 
 
 #: Classes of tensors that a checkpoint can leave unquantised.
@@ -203,7 +267,8 @@ TENSOR_CLASSES: tuple[str, ...] = get_args(get_args(TensorClass)[1])
 class Layers:
     """A run of equal layers: at most one mixer and at most one feed-forward block each.
 
-    The classes in ``unquantised`` stay in BF16 in these layers, besides those of the model.
+    The classes in ``unquantised`` stay in BF16 in these layers, besides those of the model.  ``own`` is the share of
+    the layers that have weights of their own; the others run those again.
     """
 
     count: Whole
@@ -216,6 +281,44 @@ class Layers:
     mlp: Mlp | None = None
     moe: Moe | None = None
     unquantised: tuple[TensorClass, ...] = ()
+    compressed: CompressedAttention | None = None
+    recurrent: Recurrent | None = None
+    beside: Beside | None = None
+    own: Share | None = None
+
+
+#: What a model is for: ``generate`` tokens, ``pool`` one pass into a vector or a score, or ``draft`` for another model.
+Task = Annotated[str, Literal["generate", "pool", "draft"]]
+#: Precision of the cache that a checkpoint declares; none where it is empty.
+KvCache = Annotated[str, Literal["", "bf16", "fp16", "fp8", "int8", "fp4", "mxfp4", "int4"]]
+
+
+@dataclass(frozen=True)
+class Vision:
+    """The tower that encodes an image: its tokens in the prompt, its patches, and what runs on each patch.
+
+    ``weights`` multiply every patch; attention of ``width`` runs among the patches of an image in ``layers``.  The
+    tokens of the ``images`` of a request are part of its prompt.
+    """
+
+    tokens: Count
+    patches: Count
+    weights: Count
+    width: Count
+    layers: Count
+    images: WholeOrNone = 0.0
+
+
+@dataclass(frozen=True)
+class Lora:
+    """Low-rank adapters over a model, in 16 bits: weights of one on every chip, and those that tensor ranks share.
+
+    So many different ``adapters`` are held at once, and each sequence has one of them.
+    """
+
+    replicated: Count
+    sharded: Count
+    adapters: Whole = 1.0
 
 
 @dataclass(frozen=True)
@@ -240,6 +343,22 @@ class Model:
         Classes of tensors that stay in BF16 whatever the precision.
     towers : Number
         Weights that engines load beside the text model: encoders of images and sound, and their projectors [1].
+    task : str
+        What it is for.
+    kv_cache : str
+        Precision of the cache that the checkpoint declares; empty where it says nothing.
+    stored : dict of str to str
+        Precision of the classes of tensors that the checkpoint stores in another than ``precision``.
+    element_bytes : dict of str to Number
+        Bytes of a stored weight by class of tensors, scales included, where they are not those of the precision [B].
+    tables : Number
+        Entries of further tables that are looked up and never multiplied: positions, inputs of each layer [1].
+    head_vocab : Number
+        Words of a head that is smaller than the vocabulary: that of a draft [1].
+    vision : Vision
+        How an image is encoded.
+    lora : Lora
+        Adapters that run over it.
     aliases : tuple of str
         Other names that it answers to.
     provenance : dict of str to Provenance
@@ -256,6 +375,14 @@ class Model:
     layers: tuple[Layers, ...]
     unquantised: tuple[TensorClass, ...] = ("router", "embedding", "head")
     towers: WholeOrNone = 0.0
+    task: Task = "generate"
+    kv_cache: KvCache = ""
+    stored: Mapping[str, Precision] = field(default_factory=dict)
+    element_bytes: Mapping[str, Bytes] = field(default_factory=dict)
+    tables: Count | None = None
+    head_vocab: Whole | None = None
+    vision: Vision | None = None
+    lora: Lora | None = None
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 

@@ -87,6 +87,9 @@ def harness(model: str, engine: str, isl: float, concurrency: float) -> Harness:
 
 def kv_of_row(model: str, engine: str, weights: str) -> str | None:
     """Return the cache precision that a public set is known to have used, where it is not the engine's rule."""
+    if engine.casefold().startswith("trt") and weights in ("fp8", "fp4", "mxfp4"):
+        # Published numbers of TensorRT-LLM are of NVIDIA's checkpoints, which declare an FP8 cache.
+        return "fp8"
     if engine.casefold().startswith("vllm") and "70b" in model.casefold() and weights == "fp8":
         return "fp8"
     return None

@@ -1,7 +1,8 @@
 """What the two machines must do whatever their numbers are."""
 
-import perfmodel
 import pytest
+
+import perfmodel
 
 ANALOG = {"model": "llama-3.2-1b", "on": "analog-card", "precision": "int8", "prompt": 200, "output": 200}
 WAFER = {"model": "llama-3.1-8b", "on": "streaming-wafer", "precision": "fp16", "prompt": 200, "output": 200}
@@ -9,9 +10,7 @@ WAFER = {"model": "llama-3.1-8b", "on": "streaming-wafer", "precision": "fp16", 
 
 def test_an_analog_product_takes_one_read_a_token():
     """4 products a layer and the head: 16 layers of qkv, out, up and down, and one of the words."""
-    slow, fast = (
-        perfmodel.predict(**ANALOG, set=[f"system.efficiency.read={read} ns"]).tpot_s for read in (1200, 200)
-    )
+    slow, fast = (perfmodel.predict(**ANALOG, set=[f"system.efficiency.read={read} ns"]).tpot_s for read in (1200, 200))
     assert slow - fast == pytest.approx((16 * 4 + 1) * 1000e-9, rel=1e-6)
 
 

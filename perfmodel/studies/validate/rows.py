@@ -392,10 +392,11 @@ def _precisions(row: Row, written: str, model: Model, system: System) -> tuple[s
     cache = find_precision(text, "dtype_kv")
     if not cache:
         dated = _INFERENCEX.match(given.get("row_id", ""))
-        known = serving_fit.kv_of_row(given["model"], row.engine, weights_kept) if dated else None
-        if known:
+        listed = dated or row.engine.startswith("trt")
+        known = serving_fit.kv_of_row(given["model"], row.engine, weights_kept) if listed else None
+        if known and dated:
             row.notes.append(f"KV cache {known}, as InferenceX runs this set")
-        cache = known or kv_rule(system, row.engine, weights_kept)
+        cache = known or kv_rule(system, row.engine, model)[0]
     if system.computes_as.get(weights) not in system.rates:
         raise Unanswered(f"{system.name} does not compute {weights}")
     return weights, cache
