@@ -28,7 +28,7 @@ def _dataclass(path: Path) -> type[Any]:
         return Materials
     if path.name == catalog.RELIABILITY:
         return Reliability
-    if "layers" in raw:
+    if raw.keys() & {"layers", "hf_id"}:
         return Model
     if "prompt" in raw:
         return Traffic
