@@ -110,3 +110,17 @@ def check_specs(
         print(f"perfmodel: {problem}", file=sys.stderr)
     print(f"{_counted(checked, 'file')} checked, {_counted(len(problems), 'problem')}")
     return REFUSED if problems else OK
+
+
+@specs.command("new")
+def new_spec(
+    what: Annotated[str, typer.Argument(metavar="chip|model|machine", help="What to write a skeleton of.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+) -> None:
+    """Write the skeleton of a chip, a model or a package with a kind of machine, with its test."""
+    from pathlib import Path
+
+    from perfmodel.specs.skeleton import write
+
+    for path in write(what, name, Path()):
+        print(path)
