@@ -16,7 +16,7 @@ from perfmodel.machines.operators import CAUSES
 from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
-from perfmodel.serving.fit import usable
+from perfmodel.serving.fit import fit
 from perfmodel.serving.steady import Steady, bandwidth_utilisation, breakdown, flops_utilisation, steady_state
 from perfmodel.specs.paths import get, provenance_of, put, quantities
 from perfmodel.specs.types import Model, Provenance, Scenario
@@ -370,7 +370,8 @@ def _run(scenario: Scenario) -> Prediction:
     effects: list[_Effect] = []
     money: list[_Effect] = []
     band: dict[str, dict[str, float]] = {}
-    if not answer.fits:
+    room = float(answer.memory["kv_room"])
+    if not answer.fits and room == room:
         reason = _misfit(scenario, answer)
     elif not np.isfinite(answer.metrics[_times(scenario)[-1]]):
         ledger, nodes = traced(scenario)
@@ -416,9 +417,8 @@ def _misfit(scenario: Scenario, answer: Prediction) -> str:
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
     if float(held["kv_room"]) < 0:
         budget = float(held["capacity"]) - float(held["reserved"])
-        machine = machine_of(scenario.system)
-        if machine.weights_tier != machine.cache_tier:
-            budget = float(usable(machine.weights_memory(scenario.system)))
+        if (own := fit(scenario).weights_capacity) is not None:
+            budget = float(own)
         return (
             f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gigabytes(held['weights'])} of weights "
             f"a chip, {_gigabytes(budget)} usable; more chips or a smaller precision would do"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -419,6 +420,23 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
 
 
 _ANY_TRAFFIC: Any = None
+_LISTENING: list[list[Scenario]] = []
+
+
+@contextlib.contextmanager
+def asked() -> Iterator[list[Scenario]]:
+    """Gather the scenarios that are asked meanwhile, for what concerns all answers of a command.
+
+    Yields
+    ------
+    list of Scenario
+    """
+    found: list[Scenario] = []
+    _LISTENING.append(found)
+    try:
+        yield found
+    finally:
+        _LISTENING.remove(found)
 
 
 def named_precision(model: str | Model, architecture: Model) -> str:
@@ -576,7 +594,10 @@ def ask(
         raise UserError("--set speculation.k: an AR belongs to one k; give --k with the --ar that goes with it")
     assumed += check_layout(scenario)
     assumed.append(_money(scenario))
-    return replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
+    scenario = replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
+    for gathered in _LISTENING:
+        gathered.append(scenario)
+    return scenario
 
 
 def thousands(model: Model, *lengths: tuple[str, float | None]) -> list[str]:

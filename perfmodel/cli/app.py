@@ -45,6 +45,9 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    cite: Annotated[
+        bool, typer.Option("--cite", help="With any verb: print the sources behind the answer after it, as BibTeX.")
+    ] = False,
 ) -> None:
     """Which inference hardware, how much of it, at what speed and what cost."""
 
@@ -81,8 +84,24 @@ def _write_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _citing(arguments: list[str]) -> int:
+    """Run a verb, and print the sources behind its answer: after a table, else on standard error."""
+    from perfmodel.outputs.citations import cited, text
+    from perfmodel.question import asked
+
+    rest = [argument for argument in arguments if argument != "--cite"]
+    with asked() as scenarios:
+        code = invoke(rest)
+    if code == OK:
+        out = sys.stderr if {"--json", "--csv"} & set(rest) else sys.stdout
+        print(f"\n{text(cited(scenarios))}", end="", file=out)
+    return code
+
+
 def invoke(arguments: list[str]) -> int:
     """Run the application and turn every error into one line and an exit code."""
+    if "--cite" in arguments:
+        return _citing(arguments)
     try:
         app = application(arguments[:1] if arguments and arguments[0] in VERBS else VERBS)
         code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)

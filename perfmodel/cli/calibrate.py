@@ -8,7 +8,8 @@ from perfmodel.cli import common
 def calibrate() -> None:
     """Fit the efficiencies on the committed measurements.
 
-    Writes hardware_specs/calibration/.
+    Writes hardware_specs/calibration/ and power/ of the checkout, or of the current folder where this is an installed
+    package.
 
     Prints how far each kind of kernel lies from its fit.
     """

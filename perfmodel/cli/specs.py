@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -41,16 +42,10 @@ def list_specs(
 
         print(encoder.dumps(found, indent=2, ensure_ascii=False))
         return
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("kind", "name", "aliases"):
-        table.add_column(column, no_wrap=column != "aliases")
-    for entry in found:
-        table.add_row(*(Text(str(cell)) for cell in (entry["kind"], entry["name"], ", ".join(entry["aliases"]))))
-    common.console().print(table)
+    _print(
+        ("kind", "name", "aliases"),
+        [(str(entry["kind"]), str(entry["name"]), ", ".join(entry["aliases"])) for entry in found],
+    )
 
 
 @specs.command("show")
@@ -110,3 +105,86 @@ def check_specs(
         print(f"perfmodel: {problem}", file=sys.stderr)
     print(f"{_counted(checked, 'file')} checked, {_counted(len(problems), 'problem')}")
     return REFUSED if problems else OK
+
+
+@specs.command("new")
+def new_spec(
+    what: Annotated[str, typer.Argument(metavar="chip|model|machine", help="What to write a skeleton of.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+) -> None:
+    """Write the skeleton of a chip, a model or a package with a kind of machine, with its test."""
+    from pathlib import Path
+
+    from perfmodel.specs.skeleton import write
+
+    for path in write(what, name, Path()):
+        print(path)
+
+
+@specs.command("diff")
+def diff_specs(
+    one: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
+    other: Annotated[str, typer.Argument(metavar="NAME", help="The one to compare with.")],
+    json: common.Json = False,
+) -> None:
+    """Every number in which two specs differ, with the source of both."""
+    from perfmodel.outputs.specs import differences
+
+    rows = differences(one, other)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    _print(
+        ("path", one, other, "sources"),
+        [
+            (
+                row["path"],
+                row["shown_1"] or "-",
+                row["shown_2"] or "-",
+                f"{row['source_1'] or '-'}, {row['source_2'] or '-'}",
+            )
+            for row in rows
+        ],
+    )
+
+
+@specs.command("search")
+def search_specs(
+    word: Annotated[str, typer.Argument(metavar="WORD", help="Part of a name, a path, a source or a note.")],
+    json: common.Json = False,
+) -> None:
+    """Names, paths, sources and notes of all specs in which a word stands."""
+    from perfmodel.outputs.specs import matches
+
+    found = matches(word)
+    if json:
+        import json as encoder
+
+        print(encoder.dumps(found, indent=2, ensure_ascii=False))
+        return
+    _print(
+        ("spec", "path", "value", "source", "note"),
+        [
+            cells
+            for entry in found
+            for cells in [
+                (f"{entry['name']} ({entry['kind']})", "", "", "", ", ".join(entry["aliases"])),
+                *((entry["name"], row["path"], row["shown"], row["source"], row["note"]) for row in entry["numbers"]),
+            ]
+        ],
+    )
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    common.console().print(table)

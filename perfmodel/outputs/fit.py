@@ -67,7 +67,7 @@ class FitAnswer:
         held = self.held
         taken = {
             "visible": float(held.capacity),
-            "weights": float(held.weights),
+            "weights": float(held.weights) if held.weights_capacity is None else 0.0,
             "activation_peak": float(held.activation_peak),
             "non_torch": float(held.non_torch),
             "cuda_graphs": float(held.cuda_graphs),
@@ -215,7 +215,7 @@ def _misfit(scenario: Scenario, held: Fit, context: float) -> str:
     plan = scenario.deployment
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
     if float(held.room) <= 0:
-        usable = float(held.capacity) - float(held.reserved)
+        usable = float(held.capacity) - float(held.reserved) if held.weights_capacity is None else held.weights_capacity
         return (
             f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gib(held.weights)} of weights a chip, "
             f"{_gib(usable)} usable; more chips or a smaller precision would do"
@@ -281,9 +281,11 @@ def _rows(answer: FitAnswer) -> list[tuple[str, list[str]]]:
     rows: list[tuple[str, list[str]]] = []
     for use, label in _PARTS:
         value = parts[use]
-        if use in ("visible", "weights", "kv_pool") or abs(value) > 1e-6 * whole:
+        if use in ("visible", "kv_pool") or abs(value) > 1e-6 * whole:
             rows.append((label, [_gib(value), f"{value / whole:.1%}"]))
     held = answer.held
+    if (own := held.weights_capacity) is not None:
+        rows.append(("weights, in a memory of theirs", [_gib(held.weights), f"{float(held.weights / own):.1%}"]))
     rows += [
         ("", []),
         ("a token takes, a chip", [_size(held.per_token), ""]),

@@ -53,6 +53,40 @@ def spec_rows(name: str, engine: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
+def differences(one: str, other: str) -> list[dict[str, Any]]:
+    """Return path, both values and both sources of each number in which two specs differ; None where one has none."""
+    sides = [{row["path"]: row for row in spec_rows(name)} for name in (one, other)]
+    found = []
+    for path in dict.fromkeys([*sides[0], *sides[1]]):
+        pair = [side.get(path) for side in sides]
+        if pair[0] is None or pair[1] is None or pair[0]["value"] != pair[1]["value"]:
+            values = {
+                f"{key}_{at}": row and row[key]
+                for at, row in enumerate(pair, 1)
+                for key in ("value", "shown", "source")
+            }
+            unit = next(row["unit"] for row in pair if row is not None)
+            found.append({"path": path, "unit": unit, **values})
+    return found
+
+
+def matches(word: str) -> list[dict[str, Any]]:
+    """Return the numbers of all specs in whose path, source or note a word stands, and the specs that it names."""
+    wanted = word.casefold()
+    found = []
+    for kind in catalog.FOLDERS:
+        for name, aliases, _ in catalog.entries(kind):
+            named = any(wanted in one.casefold() for one in (name, *aliases))
+            kept = [
+                row
+                for row in spec_rows(name)
+                if any(wanted in str(row[key]).casefold() for key in ("path", "source", "note"))
+            ]
+            if named or kept:
+                found.append({"name": name, "kind": kind, "aliases": aliases, "numbers": kept})
+    return found
+
+
 def print_spec(rows: list[dict[str, Any]], console: Any) -> None:
     """Print a spec, and the sources that it names."""
     from rich import box

@@ -66,6 +66,8 @@ class Fit:
         Tokens of a block.
     concurrency : Number
         Requests that fit, with a fraction.
+    weights_capacity : Number or None
+        Memory that the weights stream in from, where they do not lie beside the cache.
     """
 
     capacity: Any
@@ -81,6 +83,7 @@ class Fit:
     per_token: Any = 0.0
     block_tokens: Any = 1.0
     concurrency: Any = 0.0
+    weights_capacity: Any = None
 
 
 @dataclass(frozen=True)
@@ -415,8 +418,10 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
         weights = all_weights(scenario)
         streamed = machine.weights_tier != machine.cache_tier
         parts = budget(scenario, capacity, 0.0 if streamed else weights)
+        own = None
         if streamed:
-            spare = usable(machine.weights_memory(scenario.system)) - weights
+            own = usable(machine.weights_memory(scenario.system))
+            spare = own - weights
             parts = replace(parts, room=switch_at(spare, 0.0, spare, parts.room))
         if engine is not None and is_given(engine.kv_pool):
             parts = replace(parts, room=engine.kv_pool)
@@ -454,6 +459,7 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
         per_token=per_token,
         block_tokens=block,
         concurrency=concurrency,
+        weights_capacity=own,
     )
 
 

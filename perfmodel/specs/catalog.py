@@ -12,7 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -113,6 +113,18 @@ def _index(kind: str) -> dict[str, str]:
     return _read_index(bundled() / FOLDERS[kind][0])["names"]
 
 
+def own_folder() -> Path:
+    """Return the folder below which fitted files may be written: a checkout's, else the current one.
+
+    Returns
+    -------
+    Path
+        Never an installed package.
+    """
+    package = Path(__file__).resolve().parent.parent
+    return Path.cwd() if bundled().is_relative_to(package) else bundled()
+
+
 def find(kind: str, name: str) -> Path:
     """Return the file of a name, an alias or a path.
 
@@ -184,13 +196,17 @@ def _is_near(one: str, other: str) -> bool:
 
 def _parent(path: Path, parent_name: str) -> Path:
     """Return the file that a file extends: beside it, or bundled."""
-    beside = path.parent / f"{parent_name}.yaml"
-    parent_path = beside if os.path.isfile(beside) else bundled() / path.parent.name / f"{parent_name}.yaml"
-    if not os.path.isfile(parent_path):
-        parent_path = bundled() / FOLDERS["system"][0] / f"{parent_name}.yaml"
-    if not os.path.isfile(parent_path):
-        raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
-    return parent_path
+    systems = FOLDERS["system"][0]
+    below = [systems, f"{systems}/{path.parent.name}", path.parent.name]
+    tried = [path.parent, *(bundled() / folder for folder in reversed(below))]
+    for folder in tried:
+        parent_path = folder / f"{parent_name}.yaml"
+        # A file may extend the bundled one that it stands before.
+        if os.path.isfile(parent_path) and parent_path != path:
+            return parent_path
+    if parent_name == path.stem:
+        raise UserError(f"{path}: extends itself")
+    raise UserError(f"{path}: extends: there is no spec '{parent_name}' beside it or among the bundled ones")
 
 
 def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, files.Origin]]:
@@ -205,7 +221,10 @@ def _raw(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[
     files.check_text(content, path)
     own = dict(content)
     own.pop("description", None)
-    by = files.Origin(path.name, str(own.pop("source", "")), str(own.pop("kind_of_numbers", "")))
+    # Files of these two folders are named by a key, so that the name alone does not say whose they are.
+    keyed = path.parent.name in (Path(CALIBRATION).name, Path(POWER_FOLDER).name)
+    said = str(path) if keyed and not path.is_relative_to(bundled()) else path.name
+    by = files.Origin(said, str(own.pop("source", "")), str(own.pop("kind_of_numbers", "")))
     parent_name = own.pop("extends", None)
     written = dict.fromkeys(files.paths_written(own), by)
     if parent_name is None:
@@ -265,12 +284,19 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
         return [str(error)]
     from perfmodel.specs import schema
 
+    own = raw.pop("efficiency", None) if kind is System else None
     found = schema.check(raw, kind, path)
     if found:
         return found
     made, provenance = files.build(kind, raw, origin)
     found = [f"{files.place(path, where)}: {message}" for where, message in rules.broken(made)]
     found += files.unsourced(kind, raw, provenance, path)
+    if own is not None and not found:
+        found = _wrong_efficiencies(path, cast(System, made), own)
+        if not found:
+            _, more, _ = load_efficiency(made.kind, made.chip, made.default_engine, _Own(path, own, origin))
+            provenance |= {where: entry for where, entry in more.items() if where in origin}
+            found = files.unsourced(kind, raw, provenance, path)
     if not found and sources:
         known = load_sources()
         found = [
@@ -281,8 +307,35 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
     return found
 
 
+@dataclass(frozen=True)
+class _Own:
+    """The efficiencies that a system's file gives itself, and what wrote them."""
+
+    path: Path
+    content: dict[str, Any]
+    origin: dict[str, files.Origin]
+
+
+def _own_efficiencies(path: Path) -> _Own | None:
+    raw, origin = _raw(path)
+    return _Own(path, raw["efficiency"], origin) if raw.get("efficiency") else None
+
+
+def _wrong_efficiencies(path: Path, system: System, own: Any) -> list[str]:
+    """Return what is wrong with the efficiencies of a system's file, which stand before those of its chip."""
+    from perfmodel.specs import schema
+
+    if not isinstance(own, dict):
+        return [f"{files.place(path, 'efficiency')}: expected a mapping of fields"]
+    base, _ = _calibration(system.kind, system.chip, system.default_engine)
+    merged = files.merge(_raw(base)[0] if base is not None else {}, own)
+    return schema.check(merged, kinds.kind_of(system.kind).efficiency, path, ("efficiency",))
+
+
 def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str, Provenance]]:
     raw, origin = _raw(path)
+    if kind is System:
+        raw.pop("efficiency", None)
     if not all(_is_checked(part) for part in _chain(path)):
         wrong = problems(path, kind)
         if wrong:
@@ -414,7 +467,8 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     """
     system = load_bare_system(name)
     chosen = engine or system.default_engine
-    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen)
+    own = _own_efficiencies(find("system", name))
+    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen, own)
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
     return with_power(with_engine(system, chosen)), chosen, warnings
 
@@ -497,8 +551,16 @@ def _nearest(name: str) -> Path:
     return next(path for root in roots if (path := root / FOLDERS["system"][0] / name).is_file())
 
 
-def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, Provenance], list[str]]:
-    """Load the calibrated efficiencies of a chip and engine, or the kind's default with a warning.
+def _calibration(kind: str, chip: str, engine: str) -> tuple[Path | None, bool]:
+    """Return the calibration file of a chip and engine, else the default of its kind, and whether it is the chip's."""
+    path = _first(f"{CALIBRATION}/{chip}-{engine}.yaml")
+    return (path, True) if path is not None else (_first(f"{CALIBRATION}/default-{kind}.yaml"), False)
+
+
+def load_efficiency(
+    kind: str, chip: str, engine: str, own: _Own | None = None
+) -> tuple[Any, dict[str, Provenance], list[str]]:
+    """Load the efficiencies of a chip and engine: the system's own, the calibrated ones, the kind's default.
 
     Parameters
     ----------
@@ -506,22 +568,40 @@ def load_efficiency(kind: str, chip: str, engine: str) -> tuple[Any, dict[str, P
         Of the machine, one of :mod:`perfmodel.specs.kinds`.
     chip : str
     engine : str
+    own : optional
+        What the system's file gives itself.
 
     Returns
     -------
     tuple of Efficiency, dict of str to Provenance, and list of str
         The last are what to mind.
     """
-    path = _first(f"{CALIBRATION}/{chip}-{engine}.yaml")
+    path, calibrated = _calibration(kind, chip, engine)
+    shape = kinds.kind_of(kind).efficiency
+    needed = {entry.name for entry in fields(shape) if entry.default is MISSING}
+    whole = own is not None and needed <= own.content.keys()
     warnings = []
-    if path is None:
-        path = _first(f"{CALIBRATION}/default-{kind}.yaml")
-        if path is None:
-            raise UserError(f"there is no {CALIBRATION}/default-{kind}.yaml for machines of kind {kind}")
+    if path is None and not whole:
+        raise UserError(f"there is no {CALIBRATION}/default-{kind}.yaml for machines of kind {kind}")
+    if not calibrated and not whole:
+        where = f" where {own.path.name} gives none" if own is not None else ""
         warnings.append(
-            f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply, with a wide band"
+            f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply{where}, with a wide "
+            "band"
         )
-    efficiency, provenance = _load(path, kinds.kind_of(kind).efficiency, "efficiency")
+    if path is not None and not path.is_relative_to(bundled()) and not whole:
+        warnings.append(f"efficiencies of {path}, not the bundled ones")
+    if own is None:
+        assert path is not None
+        efficiency, provenance = _load(path, shape, "efficiency")
+        return efficiency, provenance, warnings
+    base: dict[str, Any] = {}
+    origin: dict[str, files.Origin] = {}
+    if path is not None and not whole:
+        _load(path, shape, "efficiency")
+        base, written = _raw(path)
+        origin = {f"efficiency.{where}": by for where, by in written.items()}
+    efficiency, provenance = files.build(shape, files.merge(base, own.content), {**origin, **own.origin}, "efficiency")
     return efficiency, provenance, warnings
 
 
@@ -579,15 +659,18 @@ def generated() -> dict[Path, str]:
     from perfmodel.specs import schema
 
     made: dict[Path, str] = {}
-    for kind, (folder, dataclass) in FOLDERS.items():
+    for kind, (folder, filled_by) in FOLDERS.items():
         root = bundled() / folder
-        checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, dataclass)}
+        checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, filled_by)}
         if kind == "system":
             for name, filled in ((ECONOMICS, Economics), (MATERIALS, Materials), (RELIABILITY, Reliability)):
                 if not problems(root / name, filled):
                     checked[name] = _checksum(root / name)
         made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"
-        form = schema.file_schema(dataclass).model_json_schema()
+        form = schema.file_schema(filled_by).model_json_schema()
+        if kind == "system":
+            said = "What is reached on it, before the calibration of its chip: fields of a calibration file."
+            form["properties"]["efficiency"] = {"type": "object", "description": said}
         made[root / f"{kind}.schema.json"] = json.dumps(form, indent=1) + "\n"
     root = bundled() / CALIBRATION
     checked = {p.name: _checksum(p) for p in _spec_files(root) if not problems(p, kind_of_file(p).efficiency)}

@@ -51,7 +51,7 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
     else:
         chosen = [path for kind in catalog.FOLDERS for _, _, path in catalog.entries(kind)]
         for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER):
-            chosen += sorted((catalog.bundled() / folder).glob("*.yaml"))
+            chosen += [path for root in catalog.roots() for path in sorted((root / folder).glob("*.yaml"))]
         beside = catalog.bundled() / catalog.FOLDERS["system"][0]
         chosen += [beside / name for name in (catalog.ECONOMICS, catalog.MATERIALS, catalog.RELIABILITY)]
     problems: list[str] = []

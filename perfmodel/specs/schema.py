@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from perfmodel.errors import UserError
-from perfmodel.specs.files import RESERVED, hints, line_of
+from perfmodel.specs.files import RESERVED, hints, line_of, place
 from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_switch, read_word
 
 _SCHEMAS: dict[Any, type[BaseModel]] = {}
@@ -118,7 +118,7 @@ def file_schema(kind: Any) -> type[BaseModel]:
     return _SCHEMAS[kind]
 
 
-def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
+def check(raw: Any, kind: type[Any], path: Path, below: tuple[str, ...] = ()) -> list[str]:
     """Return every error of a file's content, one line each.
 
     Parameters
@@ -128,21 +128,23 @@ def check(raw: Any, kind: type[Any], path: Path) -> list[str]:
     kind : type
         The dataclass that it fills.
     path : Path
+    below : tuple of str
+        Where in the file the content stands.
 
     Returns
     -------
     list of str
     """
     if not isinstance(raw, dict):
-        return [f"{path}: expected a mapping of fields"]
+        return [f"{place(path, '.'.join(below)) if below else path}: expected a mapping of fields"]
     try:
         file_schema(kind).model_validate(raw)
     except ValidationError as errors:
         lines = []
         for error in errors.errors():
             keys = tuple(part for part in error["loc"] if part in ("value",) or not _is_type_tag(part))
-            where = ".".join(str(key) for key in keys)
-            line = line_of(path, keys)
+            where = ".".join(str(key) for key in (*below, *keys))
+            line = line_of(path, (*below, *keys))
             message = error["msg"].removeprefix("Value error, ")
             if error["type"] == "missing":
                 message = "required field is missing"

@@ -641,8 +641,13 @@ def as_text(name: str, content: Mapping[str, Any]) -> str:
 
 
 def calibrate(target: Path | None = None) -> list[Path]:
-    """Fit everything and write the calibration files; return those that were written."""
-    folder = target or catalog.bundled() / catalog.CALIBRATION
+    """Fit everything and write the calibration files; return those that were written.
+
+    They go to the checkout, or into the current folder where they are read first; never into an installed package.
+    """
+    own = catalog.own_folder()
+    folder = target or own / catalog.CALIBRATION
+    folder.mkdir(parents=True, exist_ok=True)
     clean(folder)
     written = []
     for name, content in calibrations():
@@ -651,8 +656,9 @@ def calibrate(target: Path | None = None) -> list[Path]:
             partial.write_text(as_text(name, content), encoding="utf-8")
         written.append(path)
     if target is None:
-        written.append(power_fit.write())
-        catalog.write_generated()
+        written.append(power_fit.write(own / catalog.POWER_FOLDER))
+        if own == catalog.bundled():
+            catalog.write_generated()
         scores = json.dumps(left_out_scores(), indent=1)
         with whole(folder / serving_fit.LEFT_OUT) as partial:
             partial.write_text(f"{scores}\n", encoding="utf-8")

@@ -118,9 +118,10 @@ def text() -> str:
     return as_text("the power of GPUs", fit())
 
 
-def write() -> Path:
-    """Fit, write the file whole, and return its path."""
-    path = catalog.bundled() / catalog.POWER_FOLDER / FILE
+def write(folder: Path) -> Path:
+    """Fit, write the file whole into a folder, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
     with whole(path) as partial:
         partial.write_text(text(), encoding="utf-8")
     return path

@@ -15,7 +15,7 @@ def batching(
 ) -> Figure:
     """Throughput and time a token of a wafer that streams its weights, over the requests that share a pass."""
     clients = np.unique(np.round(np.geomspace(1, most, 12)))
-    answers = [perfmodel.predict(model, on, precision=precision, concurrency=float(count)) for count in clients]
+    answers = [perfmodel.predict(model, on=on, precision=precision, concurrency=float(count)) for count in clients]
     frame = pd.DataFrame(
         {
             "clients": clients,
@@ -24,7 +24,8 @@ def batching(
     )
     gain = frame.throughput.iloc[-1] / frame.throughput.iloc[0]
     return Figure(
-        f"{clients[-1]:g} requests together get {gain:.0f} times the tokens of one: they share a pass of the weights.",
+        "Requests share a pass of the weights",
+        f"{clients[-1]:g} requests together get {gain:.0f} times the tokens of one.",
         charts=(
             Chart(
                 "novel-batching",

@@ -1,0 +1,54 @@
+"""Skeletons of what a user adds: a chip, a model, or a package with a kind of machine, each with its test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from string import Template
+
+from perfmodel.errors import UserError
+
+#: What there is a skeleton of; each is a folder of files in which ``NAME`` and ``$name`` stand for the name.
+_FOLDER = Path(__file__).parent / "skeletons"
+WHAT = ("chip", "model", "machine")
+
+
+def write(what: str, name: str, into: Path) -> list[Path]:
+    """Write a skeleton, all of it or nothing.
+
+    Parameters
+    ----------
+    what : str
+        One of :data:`WHAT`.
+    name : str
+    into : Path
+        The folder that gets it: a chip and a model as a user's files, a machine as a package of its own.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    UserError
+        Where the name will not do, or a file is there already.
+    """
+    if what not in WHAT:
+        raise UserError(f"'{what}': expected one of {', '.join(WHAT)}")
+    allowed = r"[a-z][a-z0-9_]*" if what == "machine" else r"[a-z][a-z0-9._-]*"
+    if not re.fullmatch(allowed, name):
+        letters = "letters, digits and _" if what == "machine" else "letters, digits, '.', '_' and '-'"
+        raise UserError(f"'{name}': a {what} is named in small {letters}, with a letter first")
+    root = into / name if what == "machine" else into
+    files: dict[Path, str] = {}
+    for path in sorted((_FOLDER / what).glob("**/*")):
+        if path.is_file():
+            relative = path.relative_to(_FOLDER / what).as_posix().replace("NAME", name).removesuffix(".txt")
+            files[root / relative] = Template(path.read_text(encoding="utf-8")).substitute(name=name)
+    if there := next((path for path in files if path.exists()), None):
+        raise UserError(f"{there}: is there already")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(files)
