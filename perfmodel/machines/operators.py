@@ -721,7 +721,10 @@ def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
     """
     if layers.attention is not None and (layers.attention.shares_cache or layers.attention.cross is not None):
         return 0.0
-    return _row_bytes(layers, precision)
+    row = _row_bytes(layers, precision)
+    if layers.compressed is not None and layers.compressed.ratio is not None:
+        return row + transformer.compressed_entries(tokens=row, ratio=layers.compressed.ratio)
+    return row
 
 
 def _row_bytes(layers: Layers, precision: str) -> Any:
@@ -876,7 +879,8 @@ def sequence_cache(model: Model, layers: Layers, tokens: Any, precision: str) ->
         return _state_parts(model, layers)[1] * ACTIVATION_BYTES
     if layers.attention is not None and layers.attention.cross is not None:
         return layers.attention.cross * _row_bytes(layers, precision)
-    cache = held_tokens(layers, tokens) * kv_bytes_per_token_layer(layers, precision)
+    row = _row_bytes if layers.compressed is not None else kv_bytes_per_token_layer
+    cache = held_tokens(layers, tokens) * row(layers, precision)
     if indexer_of(layers) is not None:
         cache = cache + tokens * index_bytes_per_token(layers, precision)
     return cache

@@ -842,7 +842,8 @@ def _searched(config: Config) -> list[Layers]:
         elif not feed.flag("no_op"):
             parts["mlp"] = Mlp(_searched_width(feed, hidden))
         norms = 2.0 - float(mixer.flag("no_op")) - float(feed.flag("no_op"))
-        found.append(Layers(1.0, norms, **parts))
+        if parts:
+            found.append(Layers(1.0, norms, **parts))
     config.derived["kv_heads"] = "num_attention_heads / n_heads_in_group"
     config.derived["intermediate"] = "ffn_mult of each layer"
     return found
@@ -1002,6 +1003,8 @@ def _first_norm_missing(config: Config) -> Parts:
 
 
 _PLAIN = _attends()
+#: Longest context of a model that has no positions [tokens].
+_ENDLESS = 2**20
 
 
 @dataclass(frozen=True)
@@ -1021,6 +1024,7 @@ class Form:
     positions: float | None = None
     head_bias: bool = False
     pools: bool = False
+    endless: bool = False
 
     def read(self, config: Config) -> list[Layers]:
         """Return the layers that a configuration describes, one after the other.
@@ -1033,6 +1037,9 @@ class Form:
         -------
         list of Layers
         """
+        if self.endless and not config.has("max_position_embeddings"):
+            config.note(f"the file sets no longest context: taken as {_ENDLESS:,} tokens")
+            config.fields["max_position_embeddings"] = _ENDLESS
         hidden = config.count("hidden_size")
         config.tables += (self.final_norm - 1) * hidden
         if self.positions is not None:
@@ -1209,7 +1216,7 @@ TYPES: dict[str, Form] = {
     ),
     "gptj": Form(_attends(), _two, 2.0, {}, _biases, final_norm=2.0, head_bias=True),
     "codegen": Form(_attends(), _two, 2.0, {}, _biases, final_norm=2.0, head_bias=True),
-    "bloom": Form(_attends(qkv_bias=True, output_bias=True), _two, 4.0, _TIED, _biases, final_norm=4.0),
+    "bloom": Form(_attends(qkv_bias=True, output_bias=True), _two, 4.0, _TIED, _biases, final_norm=4.0, endless=True),
     "gpt_bigcode": Form(_one_key, _two, 4.0, _TIED, _biases, final_norm=2.0, positions=0.0),
     "falcon": Form(_falcon_attention, _two, defaults=_TIED, beside=_falcon_norms, final_norm=2.0),
     "mllama": Form(_cross_or_self, beside=_mllama_words),
@@ -1322,9 +1329,9 @@ TYPES: dict[str, Form] = {
     "olmo_hybrid": Form(
         _by_kind({FULL: _full(qk_norm_full=True), LINEAR: delta_rule}, _all_but_every(4.0, "full_attention_interval")),
     ),
-    "mamba": Form(_plain_mamba1, lambda config: lambda _: {}, 1.0, _TIED),
-    "falcon_mamba": Form(_plain_mamba1, lambda config: lambda _: {}, 1.0, _TIED),
-    "mamba2": Form(_mamba2(_MAMBA2), lambda config: lambda _: {}, 1.0),
+    "mamba": Form(_plain_mamba1, lambda config: lambda _: {}, 1.0, _TIED, endless=True),
+    "falcon_mamba": Form(_plain_mamba1, lambda config: lambda _: {}, 1.0, _TIED, endless=True),
+    "mamba2": Form(_mamba2(_MAMBA2), lambda config: lambda _: {}, 1.0, endless=True),
 }
 #: Types that read as another.
 SAME_AS = {

@@ -55,7 +55,7 @@ _SAYS_NOTHING = re.compile(
     r"|tie_|pretraining_tp|prefix|bos|eos|pad|unk|forced_|begin_|bad_words|suppress|num_beam|num_return|max_length"
     r"|min_length|no_repeat|do_sample|early_stopping|temperature|top_k$|top_p|typical_p|remove_invalid|finetuning"
     r"|ignore_|router_|hidden_act|hidden_activation|activation|summary_|norm_topk|norm_type|scoring_func|topk_"
-    r"|n_group|moe_router|moe_renormalize|routed_scaling|time_step|residual|logit|mrope|swiglu|original_max|yarn"
+    r"|n_group$|moe_router|moe_renormalize|routed_scaling|time_step|residual|logit|mrope|swiglu|original_max|yarn"
     r"|deepstack|longrope|text_config|vision_config|audio_config|quant|kv_cache|compression_config|mtp_|use_mtp"
     r"|altup_(?!num)|image_|video_|audio_|vision_|boi|eoi|boa|eoa|mm_|projector|linear_(?:a_log|dt|allow))"
 )

@@ -82,7 +82,7 @@ def _layers(model: Model) -> Iterator[tuple[str, str]]:
         parts = (run.attention, run.mla, run.compressed, run.linear, run.mamba2, run.mamba1, run.recurrent)
         mixers = [part for part in parts if part is not None]
         blocks = [part for part in (run.mlp, run.moe) if part is not None]
-        if len(mixers) > 1 or len(blocks) > 1 or not (mixers or blocks):
+        if len(mixers) > 1 or len(blocks) > 1 or not (mixers or blocks or run.beside):
             yield f"layers.{index}", "a layer has at most one mixer and at most one feed-forward block, and one of them"
         if run.attention is not None:
             uneven = np.asarray(run.attention.heads) % np.asarray(run.attention.kv_heads) != 0

@@ -181,7 +181,7 @@ def _sum_up(
             unquantised.add(kind)
         elif most != precision:
             classes[kind] = most
-        if abs(mean / PRECISION_BYTES[most] - 1) > 1e-3:
+        if abs(mean / PRECISION_BYTES[most] - 1) > 1e-4:
             elements[kind] = mean
         other = 1 - sum(size for found, size in shares.items() if found.precision == most) / total
         if other > 1e-3:
@@ -190,7 +190,7 @@ def _sum_up(
         unquantised.add("head")
     elif head.precision != precision:
         classes["head"] = head.precision
-    if head.precision != "bf16" and abs(head.element / PRECISION_BYTES[head.precision] - 1) > 1e-3:
+    if head.precision != "bf16" and abs(head.element / PRECISION_BYTES[head.precision] - 1) > 1e-4:
         elements["head"] = head.element
     kept = tuple(kind for kind in TENSOR_CLASSES if kind in unquantised)
     return Stored(precision, kept, classes, elements, cache)

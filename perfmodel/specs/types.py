@@ -272,7 +272,7 @@ class Layers:
     """
 
     count: Whole
-    norms: Whole = 2.0
+    norms: WholeOrNone = 2.0
     attention: Attention | None = None
     mla: Mla | None = None
     linear: LinearAttention | None = None

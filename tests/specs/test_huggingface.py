@@ -223,7 +223,25 @@ def test_a_multimodal_model_is_its_text_model(tmp_path):
     model = load(tmp_path, {**outer, "text_config": written("llama-3.1-8b")})
     assert operators.total_parameters(model) == 8_030_261_248
     assert model.precision == "fp8"
-    assert "only the text model is read" in notes(model)
+    assert model.towers == 0
+
+
+def test_an_encoder_of_images_weighs_what_the_class_has(tmp_path):
+    """Qwen3-VL-8B: 576,388,336 weights beside the text model, counted with transformers 5.24 on the meta device."""
+    vision = {
+        "depth": 27,
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+        "out_hidden_size": 4096,
+        "num_position_embeddings": 2304,
+        "deepstack_visual_indexes": [8, 16, 24],
+    }
+    outer = {"model_type": "qwen3_vl", "text_config": written("qwen3-8b"), "vision_config": vision}
+    model = load(tmp_path, outer)
+    assert model.towers == 576_388_336
+    assert model.vision.tokens == (1024 / 32) ** 2
 
 
 def test_layers_that_predict_several_tokens_are_noted():
@@ -360,11 +378,15 @@ def test_what_only_some_layers_leave_unquantised_is_noted(tmp_path):
     del config["quantization_config"]
     model = load(tmp_path, config, entry)
     assert (model.precision, model.unquantised) == ("fp4", KEPT)
-    assert "attention counts as fp4: some of it stays unquantised" in notes(model)
+    # Of a layer's 186.6 million weights 69.6 million stay.
+    kept = 7168 * (1536 + 576) + 1536 * 128 * 192 + 512 * 128 * 256
+    share = kept / (kept + 128 * 128 * 7168)
+    assert f"attention counts as fp4: {share:.0%} of it is stored otherwise" in notes(model)
+    assert model.element_bytes["attention"] == pytest.approx(2 * share + 0.5625 * (1 - share))
     entry["exclude_modules"] = by_layer(60, "self_attn*")
     model = load(tmp_path, config, entry)
     assert model.unquantised == ("attention", *KEPT)
-    assert "attention counts as bf16: 60 of 61 layers" in notes(model)
+    assert f"attention counts as bf16: {1 / 61:.0%} of it is stored otherwise" in notes(model)
 
 
 @pytest.mark.parametrize(
@@ -374,9 +396,17 @@ def test_what_only_some_layers_leave_unquantised_is_noted(tmp_path):
         ({"quant_method": None, "bits": 4}, "quant_method", "unknown null"),
         ({"quant_method": ["fp8"]}, "quant_method", 'unknown ["fp8"]'),
         ({"quant_method": "gptq", "bits": 3}, "bits", "unknown 3, expected one of 4, 8"),
-        ({"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*down.*": {"bits": 8}}}, "dynamic", "several widths"),
+        (
+            {"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*down_proj.*": {"bits": 3}}},
+            "dynamic.+:.*down_proj.*.bits",
+            "unknown 3, expected one of 4, 8",
+        ),
         ({"quant_method": "bitsandbytes"}, "load_in_4bit", "neither this nor load_in_8bit"),
-        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quant_algo", 'unknown "MIXED_PRECISION"'),
+        (
+            {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"},
+            "quantized_layers",
+            "needs a mapping of layers",
+        ),
         ({"quant_method": "compressed-tensors"}, "config_groups", "found none"),
         ({"quant_method": "compressed-tensors", **grouped(2, "int")}, "config_groups.group_0.weights", "2 bits of int"),
         ({"quant_method": "compressed-tensors", "config_groups": {"a": {}}}, "config_groups.a.weights", "num_bits"),
@@ -391,9 +421,9 @@ def test_what_only_some_layers_leave_unquantised_is_noted(tmp_path):
             "expected one precision, found fp8, int4",
         ),
         (
-            {"config_groups": {"a": {"targets": ["re:.*q_proj"], "weights": {"num_bits": 8, "type": "int"}}}},
+            {"config_groups": {"a": {"targets": ["re:.*something"], "weights": {"num_bits": 8, "type": "int"}}}},
             "config_groups.a.targets",
-            "only Linear",
+            "is no module that is known",
         ),
         ({"quant_method": "fp8", "modules_to_not_convert": [1]}, "modules_to_not_convert", "expected a list of str"),
     ],
