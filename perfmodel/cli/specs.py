@@ -60,7 +60,8 @@ def show_spec(
         ),
     ] = False,
     context: Annotated[
-        list[float] | None, typer.Option("--context", help="With --counts: tokens of a sequence; may be repeated.")
+        list[float] | None,
+        typer.Option("--context", metavar="N", help="With --counts: tokens of a sequence; may be repeated."),
     ] = None,
     json: common.Json = False,
 ) -> None:
