@@ -60,8 +60,13 @@ def show_spec(
         ),
     ] = False,
     context: Annotated[
+<<<<<<< HEAD
         list[float] | None,
         typer.Option("--context", metavar="N", help="With --counts: tokens of a sequence; may be repeated."),
+=======
+        list[str] | None,
+        typer.Option("--context", metavar="N", help="With --counts: tokens of a sequence. Repeat it."),
+>>>>>>> w-checkpoints
     ] = None,
     json: common.Json = False,
 ) -> None:
@@ -74,10 +79,11 @@ def show_spec(
     if counts:
         from perfmodel.outputs import counts as counted
 
-        for tokens in context or ():
-            if not tokens >= 1 or tokens != int(tokens):
-                raise UserError(f"--context {tokens:g}: must be a whole number of at least 1")
-        found = counted.counts(name, context or ())
+        from perfmodel.question import number
+        from perfmodel.specs.ranges import Range
+
+        tokens = [number("--context", written, Range("1", 1.0, 1e9, whole=True)) for written in context or ()]
+        found = counted.counts(name, tokens)
         if json:
             import json as encoder
 
