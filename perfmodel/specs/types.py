@@ -38,6 +38,8 @@ Count = Annotated[Number, Range("1", most=1e15)]
 Whole = Annotated[Number, Range("1", 1.0, 1e12, whole=True)]
 #: A whole number of what may be absent.
 WholeOrNone = Annotated[Number, Range("1", 0.0, 1e15, whole=True)]
+#: Layers, and heads of one: the plans and splits of so many are gone through.
+Few = Annotated[Number, Range("1", 1.0, 1e4, whole=True)]
 #: Chips or replicas beside each other.
 Degree = Annotated[Number, Range("1", 1.0, 1e6, whole=True)]
 #: What there is at least one of, in the mean.
@@ -105,8 +107,8 @@ class Sliding:
 class Attention:
     """Grouped-query attention of one layer; ``gated`` doubles the query projection, ``sinks`` add one weight a head."""
 
-    heads: Whole
-    kv_heads: Whole
+    heads: Few
+    kv_heads: Few
     head_dim: Whole
     qkv_bias: bool = False
     output_bias: bool = False
@@ -130,7 +132,7 @@ class Indexer:
 class Mla:
     """Multi-head latent attention of one layer."""
 
-    heads: Whole
+    heads: Few
     q_lora_rank: WholeOrNone
     kv_lora_rank: Whole
     qk_nope_head_dim: Whole
@@ -206,7 +208,7 @@ class Layers:
     The classes in ``unquantised`` stay in BF16 in these layers, besides those of the model.
     """
 
-    count: Whole
+    count: Few
     norms: Whole = 2.0
     attention: Attention | None = None
     mla: Mla | None = None
