@@ -60,13 +60,8 @@ def show_spec(
         ),
     ] = False,
     context: Annotated[
-<<<<<<< HEAD
-        list[float] | None,
-        typer.Option("--context", metavar="N", help="With --counts: tokens of a sequence; may be repeated."),
-=======
         list[str] | None,
         typer.Option("--context", metavar="N", help="With --counts: tokens of a sequence. Repeat it."),
->>>>>>> w-checkpoints
     ] = None,
     json: common.Json = False,
 ) -> None:
@@ -78,7 +73,6 @@ def show_spec(
         raise UserError("--context goes with --counts")
     if counts:
         from perfmodel.outputs import counts as counted
-
         from perfmodel.question import number
         from perfmodel.specs.ranges import Range
 

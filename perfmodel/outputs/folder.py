@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -138,8 +139,8 @@ class Stored:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path is meant as a folder: it is one, or has no ending."""
-    return path.is_dir() or not path.suffix
+    """Whether a path is meant as a folder: it has no ending, or is one and has no ending of a file of rows."""
+    return not path.suffix or (os.path.isdir(path) and path.suffix not in rows.ENDINGS)
 
 
 def look(file: Path) -> tuple[str, bool]:

@@ -16,6 +16,8 @@ from perfmodel.studies.reduction import Reduction
 from perfmodel.studies.sweep import Space, Sweep
 from perfmodel.writing import whole
 
+#: How names of files of rows end.
+ENDINGS = (".csv", ".parquet")
 Tick = Callable[[int], None]
 
 
@@ -86,7 +88,7 @@ def write_parquet(result: Sweep, path: Path | BinaryIO, question: str, tick: Tic
 
 def check_path(path: Path) -> None:
     """Refuse a file that cannot be written."""
-    check_file(path, [".csv", ".parquet"], "--out", ", or of a folder, without ending")
+    check_file(path, ENDINGS, "--out", ", or of a folder, without ending")
     if path.suffix == ".parquet":
         need_parquet()
 

@@ -90,10 +90,10 @@ def write_workbook(
     dict of str to str
         Cell of each result.
     """
-    with io.BytesIO() as file:
-        placed = _write(ledger, results, file, zero_cached)
-        with whole(path) as partial:
-            partial.write_bytes(file.getbuffer())
+    file = io.BytesIO()
+    placed = _write(ledger, results, file, zero_cached)
+    with whole(path) as partial:
+        partial.write_bytes(file.getbuffer())
     return placed
 
 

@@ -248,10 +248,10 @@ class Workbook:
 
     def write(self, path: Path) -> None:
         """Write the workbook, whole or not at all."""
-        with io.BytesIO() as file:
-            self._write(file)
-            with whole(path) as partial:
-                partial.write_bytes(file.getbuffer())
+        file = io.BytesIO()
+        self._write(file)
+        with whole(path) as partial:
+            partial.write_bytes(file.getbuffer())
 
     def _write(self, file: io.BytesIO) -> None:
         import xlsxwriter

@@ -86,7 +86,11 @@ def _names(path: Path) -> list[str]:
     raw = files.read_yaml(path)
     if not isinstance(raw, dict):
         return [path.stem]
-    return [str(raw.get("name", path.stem)), *map(str, raw.get("aliases") or []), *filter(None, [raw.get("hf_id")])]
+    aliases = raw.get("aliases")
+    found = [raw.get("name", path.stem), *(aliases if isinstance(aliases, list) else []), raw.get("hf_id")]
+    # They are listed and suggested, also where the file itself does not load for them.
+    shown = ["".join(letter if letter.isprintable() else "?" for letter in str(name)) for name in found if name]
+    return shown or [path.stem]
 
 
 def make_index(kind: str) -> dict[str, str]:

@@ -78,9 +78,11 @@ def _classes(model: Model) -> Iterator[tuple[str, str]]:
 def _layers(model: Model) -> Iterator[tuple[str, str]]:
     if not model.layers:
         yield "layers", "give at least one run of layers"
+    mixing = 0
     for index, run in enumerate(model.layers):
         parts = (run.attention, run.mla, run.compressed, run.linear, run.mamba2, run.mamba1, run.recurrent)
         mixers = [part for part in parts if part is not None]
+        mixing += len(mixers)
         blocks = [part for part in (run.mlp, run.moe) if part is not None]
         if len(mixers) > 1 or len(blocks) > 1 or not (mixers or blocks or run.beside):
             yield f"layers.{index}", "a layer has at most one mixer and at most one feed-forward block, and one of them"
@@ -94,6 +96,8 @@ def _layers(model: Model) -> Iterator[tuple[str, str]]:
             if np.any(beyond):
                 top_k, experts = _first(beyond, run.moe.top_k, run.moe.experts)
                 yield f"layers.{index}.moe.top_k", f"{top_k:g} is more than the {experts:g} experts"
+    if model.layers and not mixing:
+        yield "layers", "no layer looks back: give some of them attention, latents or a state"
 
 
 def _lengths(traffic: Traffic) -> Iterator[tuple[str, str]]:

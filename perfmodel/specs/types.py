@@ -38,6 +38,8 @@ Count = Annotated[Number, Range("1", most=1e15)]
 Whole = Annotated[Number, Range("1", 1.0, 1e12, whole=True)]
 #: A whole number of what may be absent.
 WholeOrNone = Annotated[Number, Range("1", 0.0, 1e15, whole=True)]
+#: Layers, and heads of one: the plans and splits of so many are gone through.
+Few = Annotated[Number, Range("1", 1.0, 1e4, whole=True)]
 #: Chips or replicas beside each other.
 Degree = Annotated[Number, Range("1", 1.0, 1e6, whole=True)]
 #: What there is at least one of, in the mean.
@@ -125,8 +127,8 @@ class Attention:
     ``indexer`` chooses blocks of the cache.
     """
 
-    heads: Whole
-    kv_heads: Whole
+    heads: Few
+    kv_heads: Few
     head_dim: Whole
     qkv_bias: bool = False
     output_bias: bool = False
@@ -167,7 +169,7 @@ class CompressedAttention:
 class Mla:
     """Multi-head latent attention of one layer; ``gate`` is the width of a gate on its output."""
 
-    heads: Whole
+    heads: Few
     q_lora_rank: WholeOrNone
     kv_lora_rank: Whole
     qk_nope_head_dim: Whole
@@ -271,7 +273,7 @@ class Layers:
     the layers that have weights of their own; the others run those again.
     """
 
-    count: Whole
+    count: Few
     norms: WholeOrNone = 2.0
     attention: Attention | None = None
     mla: Mla | None = None

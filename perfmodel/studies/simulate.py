@@ -396,6 +396,8 @@ def simulate(
 COMPARED = {"wait_s": "wait", "ttft_s": "ttft", "tpot_s": "tpot", "request_latency_s": "latency"}
 #: Difference from which on a closed form counts as failing.
 FAILS = 0.15
+#: Requests, or clients, that are simulated at the most.
+MOST = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -556,6 +558,9 @@ def ask(
     Comparison
     """
     scenario = replace(scenario, assumed=tuple(_assumed(scenario, trace, sessions)))
+    for option, given in (("--requests", count), ("--sessions", sessions)):
+        if given is not None and given > MOST:
+            raise UserError(f"{option} {given:g}: at most {MOST:,} are simulated")
     replicas = float(scenario.deployment.dp)
     scv = float(scenario.traffic.arrival_scv)
     load: Load | None = None

@@ -428,7 +428,7 @@ async function copy(text, done) {
 }
 
 function safe(text) {
-  const cell = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const cell = /^\s*[=+\-@＝＋－＠]|^[\t\r\n]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
 }
 

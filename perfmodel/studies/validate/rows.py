@@ -237,7 +237,7 @@ def _layouts(
         yield from laid(more, 1.0, more, f"does not fit {ranks:g} chips: {more:g} taken, which the row does not say")
 
 
-LENGTHS = re.compile(r"^\s*([\d.]+)\s*\.\.\s*([\d.]+)\s*$")
+LENGTHS = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*\.\.\s*(\d+(?:\.\d+)?)\s*$")
 
 
 def _lengths(row: Mapping[str, str], form: Form, clients: float, notes: list[str]) -> tuple[float, float]:
