@@ -24,6 +24,7 @@ def header(result: Space, question: str) -> list[str]:
     return [
         f"# perfmodel {__version__}: {question}",
         f"# assumed: {'; '.join(result.assumed)}",
+        *([f"# mind: {'; '.join(result.warnings)}"] if result.warnings else []),
         f"# units: {units}; all other columns are numbers or words",
     ]
 
