@@ -181,20 +181,22 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any, faster: Any = 1
     return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
 
 
-def later_hop(system: System) -> Any:
+def later_hop(system: System, ranks: Any) -> Any:
     """Time by which a hop takes longer than one of those that the latencies of calls hold [s].
 
     Parameters
     ----------
     system : System
+    ranks : Number
+        Chips of the group [1].
 
     Returns
     -------
     Number
-        Time; 0 where the hops of the system are not published [s].
+        Time; 0 for one rank, and where the hops of the system are not published [s].
     """
     hop = system.link.hop_latency
-    return hop - efficiency_of(system).hop_latency if is_given(hop) else 0.0
+    return minimum(1.0, ranks - 1) * (hop - efficiency_of(system).hop_latency) if is_given(hop) else 0.0
 
 
 def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
@@ -310,16 +312,18 @@ def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
     if operator.exchange is not None:
         # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
         shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
-        time = time + 2 * shared * _launched(scenario, expert_exchange(scenario, operator.exchange / plan.tp))
+        exchange = expert_exchange(scenario, operator.exchange / plan.tp)
+        time = time + 2 * shared * _launched(scenario, exchange, plan.ep)
     return time
 
 
-def _launched(scenario: Scenario, time: Any) -> Any:
-    """Return a collective's time with or without a CUDA graph."""
+def _launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
+    """Return a collective's time with or without a CUDA graph; one rank launches none."""
     efficiency = efficiency_of(scenario.system)
     if efficiency.cuda_graphs:
         return time
-    return collectives.eager_collective(collective=time, launch=efficiency.eager_launch)
+    launch = efficiency.eager_launch * minimum(1.0, ranks - 1)
+    return collectives.eager_collective(collective=time, launch=launch)
 
 
 def expert_exchange(scenario: Scenario, message: Any) -> Any:
@@ -342,7 +346,7 @@ def expert_exchange(scenario: Scenario, message: Any) -> Any:
     return collectives.all_to_all(
         message=message,
         ranks=plan.ep,
-        latency=latency + later_hop(system),
+        latency=latency + later_hop(system, plan.ep),
         bandwidth=system.link.bandwidth_per_direction * efficiency.link_efficiency[system.link.topology],
     )
 
@@ -365,7 +369,8 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     """
     efficiency, link = efficiency_of(system), system.link
     bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
-    latency, later = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks), later_hop(system)
+    latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
+    later = later_hop(system, ranks)
     if link.topology.startswith("torus"):
         # The call's latency is per call and carries its hops: only what they take beyond those counts here.
         return collectives.torus_all_reduce(
@@ -412,7 +417,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
             message,
             inside,
             faster=system.link.bandwidth_per_direction / measured.link_bandwidth,
-            later=later_hop(system),
+            later=later_hop(system, inside),
         )
     across = collectives.ring_all_reduce(
         message=message / inside,
@@ -420,7 +425,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
         hop_latency=efficiency.stage_latency,
         bandwidth=stage_link(system).bandwidth_per_direction,
     )
-    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across))
+    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across), plan.tp)
 
 
 #: The most sequences in a step that the fitted rows hold; what a sequence moves is not known to go on growing beyond.
