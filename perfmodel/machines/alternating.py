@@ -42,50 +42,18 @@ class Alternating(Machine):
         """
 
     def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-        """Return a decode step of all sequences of a replica.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, tokens : Number
-
-        Returns
-        -------
-        Step
-        """
+        # A decode step of all sequences of a replica.
         with scope("decode"):
             return self.step(scenario, (Pass(running, tokens, context, decoding=True),))
 
     def prefill(
         self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
     ) -> tuple[Step, Any]:
-        """Return the prefill of a group of prompts in one step, and the time that each takes from decoding.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, prompt, group, before : Number
-
-        Returns
-        -------
-        tuple of Step and Number
-        """
         with scope("prefill"):
             together = self.step(scenario, (Pass(group, prompt, before),))
         return together, together.time / group
 
     def closed_loop(self, scenario: Scenario, load: Load) -> Loop:
-        """Return what a closed loop comes to on one replica, with or without a draft.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        load : Load
-
-        Returns
-        -------
-        Loop
-        """
         running, prompt, output, front = load.running, load.computed, load.output, self.front_end(scenario.system)
         with scope("load"):
             context = serving.mean_decode_context(prompt=load.bias * load.prompt, output=load.bias * output)

@@ -194,73 +194,23 @@ class Dataflow(Alternating):
     draft_host_source = Provenance("two calls of the host, inside the verification", "derived")
 
     def step(self, scenario: Scenario, work: Work) -> Step:
-        """Return one forward step of a replica.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        work : tuple of Pass
-
-        Returns
-        -------
-        Step
-        """
         return step(scenario, work)
 
     def reserve(self, system: System) -> tuple[Any, Any]:
-        """Return the share of the memory that may be taken, and what is reserved of it [B].
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        tuple of Number
-        """
         found = efficiency_of(system)
         return found.memory_utilisation, found.reserved_memory
 
     def drafting(self, target: Scenario, draft: Scenario) -> Scenario:
-        """Return a draft whose host is needed after every k tokens, when the target has its turn.
-
-        Parameters
-        ----------
-        target, draft : Scenario
-
-        Returns
-        -------
-        Scenario
-        """
+        # A draft whose host is needed after every k tokens, when the target has its turn.
         assert target.speculation is not None
         efficiency = replace(efficiency_of(draft.system), offloaded_tokens=target.speculation.k)
         return replace(draft, system=replace(draft.system, efficiency=efficiency))
 
     def verifying(self, system: System) -> System:
-        """Return a system as it verifies drafted tokens.
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        System
-        """
         return replace(system, efficiency=verifying(efficiency_of(system)))
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-        """Return from which rate of the links on the collectives are hidden.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        token, plain : mapping of str to Number
-
-        Returns
-        -------
-        list of str
-        """
+        # From which rate of the links on the collectives are hidden.
         model = scenario.model
         layers = sum(float(run.count) for run in model.layers)
         least = collectives.least_hiding_bandwidth(

@@ -554,31 +554,11 @@ class Kernels(Alternating):
     )
 
     def step(self, scenario: Scenario, work: Work) -> Step:
-        """Return one forward step of a replica, on one micro-batch.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        work : tuple of Pass
-
-        Returns
-        -------
-        Step
-        """
+        # One forward step of a replica, on one micro-batch.
         return step(scenario, work)
 
     def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-        """Return a decode step: micro-batches of all stages follow each other.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, tokens : Number
-
-        Returns
-        -------
-        Step
-        """
+        # A decode step: micro-batches of all stages follow each other.
         batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
         with scope("decode"):
             return step(scenario, (Pass(batch, tokens, context, decoding=True),))
@@ -586,46 +566,17 @@ class Kernels(Alternating):
     def prefill(
         self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
     ) -> tuple[Step, Any]:
-        """Return the prefill of a group of prompts; while it is in one stage, others prefill in the others.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, prompt, group, before : Number
-
-        Returns
-        -------
-        tuple of Step and Number
-        """
+        # The prefill of a group of prompts; while it is in one stage, others prefill in the others.
         with scope("prefill"):
             together = step(scenario, (Pass(group, prompt, before),))
         return together, together.time / group / scenario.deployment.pp
 
     def batch_prefill(self, scenario: Scenario, batch: Any, prompt: Any) -> Any:
-        """Return the time of a static batch of prompts in one step [s].
-
-        Parameters
-        ----------
-        scenario : Scenario
-        batch, prompt : Number
-
-        Returns
-        -------
-        Number
-        """
+        # The time of a static batch of prompts in one step [s].
         return step(scenario, (Pass(batch, prompt, 0.0),)).time
 
     def layouts(self, scenario: Scenario) -> Iterator[tuple[float, float]]:
-        """Give the degrees that divide a node or are whole nodes, with some numbers of stages.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        iterator of tuple of float
-        """
+        # The degrees that divide a node or are whole nodes, with some numbers of stages.
         node = int(float(scenario.system.chips_per_node))
         degrees = [float(tp) for tp in range(1, node + 1) if node % tp == 0]
         degrees += [float(node * count) for count in range(2, _NODES + 1)] if node < 32 else []
@@ -634,14 +585,7 @@ class Kernels(Alternating):
             yield from ((tp, pp) for pp in _STAGES if pp <= layers and tp * pp <= node * _NODES)
 
     def check_plan(self, model: Model, system: System, plan: Deployment) -> None:
-        """Refuse ranks that do not divide the heads, and such that fit no nodes.
-
-        Parameters
-        ----------
-        model : Model
-        system : System
-        plan : Deployment
-        """
+        # Refuse ranks that do not divide the heads, and such that fit no nodes.
         node, tp = float(system.chips_per_node), float(plan.tp)
         for run in model.layers:
             if run.attention is None and run.mla is None:
@@ -659,73 +603,27 @@ class Kernels(Alternating):
             )
 
     def splits(self, model: Model, tp: float) -> bool:
-        """Whether tensor ranks divide the heads of every layer of a model.
-
-        Parameters
-        ----------
-        model : Model
-        tp : float
-
-        Returns
-        -------
-        bool
-        """
+        # Whether tensor ranks divide the heads of every layer of a model.
         each = [_heads(run) for run in model.layers if run.attention or run.mla]
         return not any(heads % tp or (kv_heads % tp and tp % kv_heads) for heads, kv_heads in each)
 
     def stage_latency(self, system: System) -> float:
-        """Return the calibrated latency between pipeline stages [s].
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        float
-        """
+        # The calibrated latency between pipeline stages [s].
         return float(efficiency_of(system).stage_latency)
 
     def front_end(self, system: System) -> FrontEnd:
-        """Return the calibrated front end of the engine.
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        FrontEnd
-        """
+        # The calibrated front end of the engine.
         found = efficiency_of(system)
         return FrontEnd(found.request_time, found.stream_time, found.prefill_group)
 
     def drafting(self, target: Scenario, draft: Scenario) -> Scenario:
-        """Return a draft on as many of the target's ranks as divide its heads.
-
-        Parameters
-        ----------
-        target, draft : Scenario
-
-        Returns
-        -------
-        Scenario
-        """
+        # A draft on as many of the target's ranks as divide its heads.
         assert target.speculation is not None
         tp = minimum(target.deployment.tp, target.speculation.max_tp)
         return replace(draft, deployment=replace(draft.deployment, tp=tp))
 
     def outside(self, scenario: Scenario) -> list[str]:
-        """Return what of a question the calibration did not see; bands widen by half there.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        list of str
-        """
+        # What of a question the calibration did not see; bands widen by half there.
         plan, traffic = scenario.deployment, scenario.traffic
         asked = (
             (float(traffic.concurrency) / float(plan.dp), SEEN_SEQUENCES, "requests at once in a replica"),
@@ -735,46 +633,17 @@ class Kernels(Alternating):
         return [f"{value:,g} {name} (up to {limit:,g})" for value, limit, name in asked if value > limit]
 
     def spreads(self, scenario: Scenario) -> tuple[float, float]:
-        """Return the spread of the serving rows whose model was left out of the fit, wider outside their range.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        tuple of float
-        """
+        # The spread of the serving rows whose model was left out of the fit, wider outside their range.
         found, wider = efficiency_of(scenario.system), 1.5 if self.outside(scenario) else 1.0
         return float(found.ttft_spread) * wider, float(found.tpot_spread) * wider
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-        """Return what to mind of an answer.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        token, plain : mapping of str to Number
-
-        Returns
-        -------
-        list of str
-        """
         if float(scenario.deployment.tp) <= float(scenario.system.chips_per_node):
             return []
         return ["TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated"]
 
     def load_warnings(self, scenario: Scenario) -> list[str]:
-        """Return that pipeline stages were not measured.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        list of str
-        """
+        # Pipeline stages were not measured.
         if float(scenario.deployment.pp) <= 1:
             return []
         return ["pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted"]

@@ -134,18 +134,7 @@ class CausePower(Shape):
         )
 
     def watts(self, plate: Power, nameplate: Any, work: Work) -> Watts:
-        """Return what a deployment draws, from what the causes take of its steps.
-
-        Parameters
-        ----------
-        plate : Power
-        nameplate : Number
-        work : Work
-
-        Returns
-        -------
-        Watts
-        """
+        # What a deployment draws, from what the causes take of its steps.
         with scope("prefill"):
             prefill = self._level(plate.cap, work.prefill)
         with scope("decode"):
@@ -165,16 +154,7 @@ class CausePower(Shape):
         return Watts(whole(share), whole(maximum(prefill, decode)), whole(self.idle), plate.chip_tdp * share)
 
     def cautions(self, system: System) -> tuple[str, str]:
-        """Return that the levels were read off one chip, for all others.
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        tuple of str
-        """
+        # The levels were read off one chip, for all others.
         if system.chip == "b200":
             return "", ""
         return (
@@ -190,33 +170,13 @@ class MeanPower(Shape):
     mean: Share
 
     def watts(self, plate: Power, nameplate: Any, work: Work) -> Watts:
-        """Return what a deployment draws: a share of its nameplate, whatever it does.
-
-        Parameters
-        ----------
-        plate : Power
-        nameplate : Number
-        work : Work
-
-        Returns
-        -------
-        Watts
-        """
+        # What a deployment draws: a share of its nameplate, whatever it does.
         # Without a rate there is no service, and so no power of one.
         mean = only_if(work.rate, self.mean * nameplate)
         return Watts(mean, mean, mean, NAN)
 
     def cautions(self, system: System) -> tuple[str, str]:
-        """Return that power does not follow the load.
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        tuple of str
-        """
+        # Power does not follow the load.
         return (
             "power a mean whatever the load",
             "power is a mean share of the system's nameplate, whatever the load: nobody has published its shape",

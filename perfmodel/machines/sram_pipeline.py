@@ -498,17 +498,7 @@ class SramPipeline(Machine):
     skips_failed = True
 
     def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-        """Return a decode step, and the work of one micro-batch.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, tokens : Number
-
-        Returns
-        -------
-        Step
-        """
+        # A decode step, and the work of one micro-batch.
         stages = scenario.deployment.pp
         batch = pipeline.microbatch_size(running=running, stages=stages)
         in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
@@ -520,19 +510,9 @@ class SramPipeline(Machine):
     def prefill(
         self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
     ) -> tuple[Step, Any]:
-        """Return the prefill of one prompt in chunks that ride along with decoding, and the time it takes from it.
-
-        Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once plays no part.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, context, prompt, group, before : Number
-
-        Returns
-        -------
-        tuple of Step and Number
-        """
+        # The prefill of one prompt in chunks that ride along with decoding, and the time it takes from it.
+        # Chunks of a few tokens hold one prompt each, so the group of prompts that a GPU takes in at once
+        # plays no part.
         others = self._others(scenario, running)
         with scope("prefill"):
             chunks = chunked(scenario, others=others, prompt=prompt, context=context, before=before)
@@ -544,17 +524,7 @@ class SramPipeline(Machine):
         return minimum(batch, maximum(0.0, running - 1))
 
     def next_prompt(self, scenario: Scenario, running: Any, prompt: Any, latency: Any, occupancy: Any) -> Any:
-        """Return the time until the next prompt can start: when the last chunk is in the first stage [s].
-
-        Parameters
-        ----------
-        scenario : Scenario
-        running, prompt, latency, occupancy : Number
-
-        Returns
-        -------
-        Number
-        """
+        # The time until the next prompt can start: when the last chunk is in the first stage [s].
         chunk = pipeline.chunk_tokens(
             budget=efficiency_of(scenario.system).token_budget,
             decode_tokens=self._others(scenario, running),
@@ -564,20 +534,9 @@ class SramPipeline(Machine):
         return latency * (1 - pipeline.bubble_fraction(chunks=ceil_div(prompt, chunk), stages=stages))
 
     def closed_loop(self, scenario: Scenario, load: base.Load) -> Flow:
-        """Return what a closed loop comes to on one replica, with or without a draft.
-
-        With a draft a request passes through the pipeline once a step of speculation, with k + 1 tokens, and is away
-        with the draft in between.  The stages of the draft run one replica's requests only, all of them at worst.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        load : Load
-
-        Returns
-        -------
-        Flow
-        """
+        # With a draft a request passes through the pipeline once a step of speculation, with k + 1 tokens,
+        # and is away with the draft in between. The stages of the draft run one replica's requests only, all
+        # of them at worst.
         efficiency = efficiency_of(scenario.system)
         budget, stages = efficiency.token_budget, scenario.deployment.pp
         running, prompt, output, bias = load.running, load.computed, load.output, load.bias
@@ -683,16 +642,7 @@ class SramPipeline(Machine):
         return _Drafted(step, first, taken)
 
     def layouts(self, scenario: Scenario) -> Iterator[tuple[float, float]]:
-        """Give the degrees of the system's plans with 1 to 8 layers a stage.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        iterator of tuple of float
-        """
+        # The degrees of the system's plans with 1 to 8 layers a stage.
         layers = float(layer_count(scenario.model))
         for tp in sorted({float(plan.tp) for plan in scenario.system.plans}):
             laid = replace(scenario, deployment=replace(scenario.deployment, tp=tp))
@@ -700,85 +650,28 @@ class SramPipeline(Machine):
                 yield tp, ceil_div(layers, float(held)) + float(end_stages(laid))
 
     def end_stages(self, scenario: Scenario) -> Any:
-        """Return the stages that hold embedding and head.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        Number
-        """
+        # The stages that hold embedding and head.
         return end_stages(scenario)
 
     def layer_stages(self, scenario: Scenario) -> Any:
-        """Return the stages that hold layers.
-
-        Parameters
-        ----------
-        scenario : Scenario
-
-        Returns
-        -------
-        Number
-        """
         return scenario.deployment.pp - end_stages(scenario)
 
     def reserve(self, system: System) -> tuple[Any, Any]:
-        """Return the share of the memory that may be taken, and what is reserved of it [B].
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        tuple of Number
-        """
         found = efficiency_of(system)
         return found.memory_utilisation, found.reserved_memory
 
     def token_budget(self, system: System) -> Any:
-        """Return the tokens of a beat.
-
-        Parameters
-        ----------
-        system : System
-
-        Returns
-        -------
-        Number
-        """
+        # The tokens of a beat.
         return efficiency_of(system).token_budget
 
     def drafting(self, target: Scenario, draft: Scenario) -> Scenario:
-        """Return a draft on stages of its own, with as many layers each as the target's have.
-
-        Parameters
-        ----------
-        target, draft : Scenario
-
-        Returns
-        -------
-        Scenario
-        """
+        # A draft on stages of its own, with as many layers each as the target's have.
         held = pipeline.layers_per_stage(layers=layer_count(target.model), stages=self.layer_stages(target))
         pp = end_stages(draft) + ceil_div(layer_count(draft.model), held)
         return replace(draft, deployment=replace(draft.deployment, pp=pp))
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-        """Return how far the all-reduce was published, and how much of a token is a stage overhead.
-
-        Parameters
-        ----------
-        scenario : Scenario
-        token, plain : mapping of str to Number
-
-        Returns
-        -------
-        list of str
-        """
+        # How far the all-reduce was published, and how much of a token is a stage overhead.
         found = []
         if float(scenario.deployment.tp) > 64:
             found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
@@ -791,21 +684,11 @@ class SramPipeline(Machine):
         return found
 
     def draft_warnings(self) -> list[str]:
-        """Return that stages idle while a draft runs."""
+        # Stages idle while a draft runs.
         return ["draft and target take turns: micro-batches in the draft's stages leave those of the target idle"]
 
     def all_reduce(self, system: System, message: float) -> tuple[Any, Any]:
-        """Return time and greatest rate of an all-reduce, from the published curve [s, B/s].
-
-        Parameters
-        ----------
-        system : System
-        message : float
-
-        Returns
-        -------
-        tuple of Number
-        """
+        # Time and greatest rate of an all-reduce, from the published curve [s, B/s].
         found = efficiency_of(system)
         time = collectives.saturating_all_reduce(
             message=message,
