@@ -14,18 +14,22 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import UserError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 MACHINES, SPECS, ENGINES, FIGURES = (f"perfmodel.{what}" for what in ("machines", "specs", "engines", "figures"))
 
 
 @functools.cache
 def _entries(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group; reading what is installed takes a few milliseconds, so once."""
+    """Return the entry points of a group; reading what is installed takes a few milliseconds, so once and late."""
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in sorted(entry_points(group=group), key=lambda entry: entry.name)}
 
 
