@@ -427,9 +427,10 @@ _LISTENING: list[list[Scenario]] = []
 def asked() -> Iterator[list[Scenario]]:
     """Gather the scenarios that are asked meanwhile, for what concerns all answers of a command.
 
-    Yields
-    ------
-    list of Scenario
+    Returns
+    -------
+    context manager
+        Of the list that they are put into.
     """
     found: list[Scenario] = []
     _LISTENING.append(found)
