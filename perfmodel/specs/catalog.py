@@ -78,6 +78,11 @@ def _first(name: str) -> Path | None:
     return next((root / name for root in plugins.folders() if (root / name).is_file()), None)
 
 
+def _is_users(path: Path, name: str) -> bool:
+    """Whether a file of that name below a root is the user's."""
+    return path in [root / name for root in _user_roots()]
+
+
 def _spec_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.yaml") if path.name not in ("sources.yaml", *_SINGLE))
 
@@ -474,6 +479,9 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     own = _own_efficiencies(find("system", name))
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen, own)
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
+    power = _first(f"{POWER_FOLDER}/{system.kind}.yaml")
+    if power is not None and _is_users(power, f"{POWER_FOLDER}/{power.name}"):
+        warnings.append(f"power of {power}, not the bundled one")
     return with_power(with_engine(system, chosen)), chosen, warnings
 
 
@@ -593,7 +601,7 @@ def load_efficiency(
             f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply{where}, with a wide "
             "band"
         )
-    if path is not None and not path.is_relative_to(bundled()) and not whole:
+    if path is not None and not whole and _is_users(path, f"{CALIBRATION}/{path.name}"):
         warnings.append(f"efficiencies of {path}, not the bundled ones")
     if own is None:
         assert path is not None

@@ -82,6 +82,7 @@ def test_a_power_of_the_users_folder_is_read_first(folder):
     own.write_text("mean: {value: 0.5, source: nvidia-h100-datasheet, kind: measured}\n")
     scenario = resolve("llama-3.1-8b", "sn40l-16", Options())
     assert scenario.system.provenance["power_shape.mean"].file == str(own)
+    assert any(str(own) in warning for warning in scenario.warnings)
     assert run(scenario).power_w == pytest.approx(0.5 * bundled)
     assert check_files([str(own)]) == (1, [])
 
