@@ -106,7 +106,7 @@ def recalculate_all(workbooks: Iterable[Path], into: Path) -> list[Path]:
     files = list(workbooks)
     into.mkdir(parents=True, exist_ok=True)
     _run([*_office(), "--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(into), *map(str, files)])
-    done = [into / file.name for file in files]
+    done = [into / f"{file.stem}.xlsx" for file in files]
     assert all(file.exists() for file in done), f"LibreOffice wrote only {sorted(into.iterdir())}"
     return done
 

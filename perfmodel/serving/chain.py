@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from perfmodel.equations import queueing
-from perfmodel.errors import UserError
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.step_times import StepTimes
 
@@ -24,8 +23,6 @@ from perfmodel.serving.step_times import StepTimes
 QUANTILES = (0.5, 0.9, 0.99)
 #: Share of the capacity from which on a load counts as not served.
 FULL = 0.995
-#: Requests at once in a replica, of which each is a state of the chain.
-MOST_RUNNING = 2**20
 #: Batch sizes that stand for their distribution in percentiles.
 _BATCHES = 12
 #: Groups of prompts that stand for their distribution in percentiles of TTFT.
@@ -335,9 +332,7 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0) -> Service:
     biased = kept.mean(held * kept.output) / kept.mean(kept.output)
     idle = kept.mean(held * held) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
     room = float(queueing.length_biased_cap(pool=times.pool, running=biased, idle=idle))
-    cap = int(max(1.0, min(room, times.cap, MOST_RUNNING + 1)))
-    if cap > MOST_RUNNING:
-        raise UserError(f"more than {MOST_RUNNING:,} requests at once in a replica: lower system.engine.max_sequences")
+    cap = int(max(1.0, min(room, times.cap)))
     service = Service(times, kept, cap, "memory" if room < times.cap else "engine", cached, 0.0, "", refused)
     tried = np.unique(np.round(np.geomspace(1.0, cap, 24)))
     rates = service.rates(tried)

@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 
 from perfmodel.errors import UserError
+from perfmodel.writing import whole
 
 #: What there is a skeleton of; each is a folder of files in which ``NAME`` and ``$name`` stand for the name.
 _FOLDER = Path(__file__).parent / "skeletons"
@@ -50,5 +51,6 @@ def write(what: str, name: str, into: Path) -> list[Path]:
         raise UserError(f"{there}: is there already")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with whole(path) as partial:
+            partial.write_text(text, encoding="utf-8")
     return list(files)

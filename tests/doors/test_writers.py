@@ -148,6 +148,17 @@ def test_a_full_disk_leaves_the_old_calibration(tmp_path, monkeypatch, capsys):
     assert "1111" in (tmp_path / "x.yaml").read_text()
 
 
+def test_a_full_disk_and_a_new_chip(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with full_disk():
+        assert run(["specs", "new", "chip", "mine"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "cannot be written (File too large)" in err
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize("more", [[], ["--csv"], ["--json"]])
 def test_an_output_that_takes_nothing(more):
     command = [sys.executable, str(ROOT / "cli.py"), "predict", *ASKED, *more]

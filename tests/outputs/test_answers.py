@@ -84,6 +84,12 @@ def test_no_file_is_half_written(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0"),
+        *("\n=1+1", "\nx", " =1+1", "\u3000=1+1", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20SUM(A1)"),
+    ],
+)
 def test_text_that_a_spreadsheet_would_run_is_neutralised(text):
     assert text_cell(text) == "'" + text

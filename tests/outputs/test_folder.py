@@ -1,15 +1,19 @@
 """A sweep in a folder is the sweep in memory, whoever worked it out and whatever was killed meanwhile."""
 
+import contextlib
+import hashlib
 import json
+import math
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +24,7 @@ from perfmodel.cli import run
 from perfmodel.errors import UserError
 from perfmodel.outputs import cluster, folder
 from perfmodel.question import Options
+from perfmodel.specs.paths import put
 from perfmodel.studies.sweep import space as design_space
 
 AXES = {
@@ -268,6 +273,8 @@ def test_refused_with_one_line(more, hint, tmp_path, capsys, monkeypatch):
     assert len(err.splitlines()) == 1
     assert hint in err
     assert not list(tmp_path.rglob("*.parquet"))
+    # A scheduler that does not answer leaves no folder.
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("module", ["distributed", "moocore", "pyarrow.parquet"])
@@ -416,3 +423,239 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path):
     assert len(err.splitlines()) == 1
     assert "of 32 partitions are in" in err
     assert "the same command goes on" in err
+
+
+# --- of one question ---------------------------------------------------------------------------------------------
+
+
+def leaves(part, path=""):
+    """Give the path and value of every number and word of a spec, found by its fields alone."""
+    if is_dataclass(part):
+        for entry in fields(part):
+            if entry.compare:
+                yield from leaves(getattr(part, entry.name), f"{path}.{entry.name}")
+    elif isinstance(part, dict | tuple):
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from leaves(value, f"{path}.{key}")
+    elif part is not None:
+        yield path[1:], part
+
+
+def other(value):
+    """Return a value that is next to another."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return value + "'"
+    return 1.0 if math.isnan(value) else math.nextafter(value, math.inf)
+
+
+@pytest.mark.parametrize("on", ["dgx-h100", "lpu-v1", "sn40l-16"])
+def test_every_number_and_word_is_in_the_fingerprint(on):
+    options = Options(draft="llama-3.2-1b", k=3, accept="0.8,0.7,0.6")
+    asked = design_space("llama-3.1-8b", on, {"traffic.concurrency": [1.0, 2.0]}, options)
+    found = {folder.fingerprint(asked)}
+    corner = asked.corners[0]
+    paths = dict(leaves(corner.scenario))
+    assert len(paths) > 150
+    for path, value in paths.items():
+        changed = put(corner.scenario, path, other(value))
+        found.add(folder.fingerprint(replace(asked, corners=(replace(corner, scenario=changed),))))
+    assert len(found) == len(paths) + 1
+    again = design_space("llama-3.1-8b", on, {"traffic.concurrency": [1.0, 2.0]}, options)
+    assert folder.fingerprint(again) == folder.fingerprint(asked)
+
+
+def test_the_version_is_in_the_fingerprint(space, tmp_path, monkeypatch):
+    folder.run(space, tmp_path / "place", "asked", keep=CHEAP, points=2**14)
+    monkeypatch.setattr(folder, "__version__", "9.9")
+    with pytest.raises(UserError, match=f"another sweep, by perfmodel {perfmodel.__version__}: asked;"):
+        folder.run(space, tmp_path / "place", "asked", keep=CHEAP, points=2**14)
+
+
+#: One change of each root, and of parts of them whose ``repr`` is a name.
+CHANGES = [
+    "memory.hbm.bandwidth=x2",
+    "system.efficiency.layer_time=x2",
+    "system.engine.block_tokens=32",
+    "system.price.system=x2",
+    "model.hidden=4608",
+    "model.layers.0.mlp.intermediate=x2",
+    "traffic.prompt=999",
+    "traffic.rounds=3",
+    "deployment.dp=2",
+    "economics.electricity=x2",
+    "speculation.alpha=0.5",
+    "speculation.host_time=x2",
+]
+
+
+def test_a_change_of_any_root_is_another_sweep(tmp_path, capsys):
+    place = tmp_path / "place"
+    command = [
+        *SWEEP[:6],
+        "--draft",
+        "ngram",
+        "--k",
+        "3",
+        "--alpha",
+        "0.7",
+        "--keep",
+        "best:tpot_s",
+        "--out",
+        str(place),
+    ]
+    assert run(command) == 0
+    files = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    first = json.loads((place / "_sweep.json").read_text())["question"]
+    for change in CHANGES:
+        capsys.readouterr()
+        assert run([*command, "--set", change]) == 2, change
+        err = capsys.readouterr().err
+        assert len(err.splitlines()) == 1
+        assert f"it holds another sweep, by perfmodel {perfmodel.__version__}: {first[:40]}" in err
+        assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == files
+    assert run(command) == 0
+
+
+def test_an_edited_file_is_another_sweep(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    chip = (
+        "extends: dgx-h100\nname: mine\nmemory: {hbm: {bandwidth: {value: %s, source: plan-choice, kind: derived}}}\n"
+    )
+    command = ["sweep", "llama-3.1-8b", "--on", "mine.yaml", "--axis", "concurrency=1,8", "--keep", "best:tpot_s"]
+    found = {}
+    for bandwidth in ("4 TB/s", "8 TB/s"):
+        (tmp_path / "mine.yaml").write_text(chip % bandwidth)
+        assert run([*command, "--out", bandwidth[0]]) == 0
+        found[bandwidth] = pd.read_parquet(bandwidth[0])["tpot_s"][0]
+    assert found["8 TB/s"] < found["4 TB/s"]
+    assert run([*command, "--out", "4"]) == 2
+    assert "another sweep" in capsys.readouterr().err
+    assert pd.read_parquet("4")["tpot_s"][0] == found["4 TB/s"]
+
+
+def test_the_first_question_stays(space, tmp_path):
+    import pyarrow.parquet as pq
+
+    place = tmp_path / "place"
+    folder.run(space, place, "the first way to ask", points=2**14)
+    (place / "part-00001.parquet").unlink()
+    folder.run(space, place, "another way", points=2**14)
+    assert json.loads((place / "_sweep.json").read_text())["question"] == "the first way to ask"
+    for part in place.glob("*.parquet"):
+        assert b"the first way" in pq.read_schema(part).metadata[b"perfmodel"]
+
+
+def truncate(paths):
+    paths[1].write_bytes(paths[1].read_bytes()[:-100])
+
+
+def empty(paths):
+    paths[1].write_bytes(b"")
+
+
+def swap(paths):
+    one, two = paths[0].read_bytes(), paths[1].read_bytes()
+    paths[0].write_bytes(two)
+    paths[1].write_bytes(one)
+
+
+def flip(paths):
+    content = bytearray(paths[1].read_bytes())
+    content[len(content) // 2] ^= 1
+    paths[1].write_bytes(content)
+
+
+def flip_the_end(paths):
+    content = bytearray(paths[1].read_bytes())
+    content[-40] ^= 1
+    paths[1].write_bytes(content)
+
+
+@pytest.mark.parametrize("keep", [None, CHEAP])
+@pytest.mark.parametrize(("damage", "broken"), [(truncate, 1), (empty, 1), (swap, 2), (flip, 1), (flip_the_end, 1)])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_partition_that_holds_something_else_is_worked_out_again(finished, damage, broken, keep, space, tmp_path):
+    place = tmp_path / "place"
+    first = folder.run(space, place, "asked", keep=keep, points=2**13)
+    expected = first.to_frame()
+    paths = sorted(place.rglob("part-*.parquet"))
+    if not finished:
+        # As it lies there when the client was killed amid the last partition.
+        manifest = json.loads((place / "_sweep.json").read_text())
+        lines = [f"{manifest['digests'][path.name]} {path.name}" for path in paths]
+        (place / folder.DIGESTS).write_text("\n".join([*lines[:-1], lines[-1][:30]]))
+        (place / "_sweep.json").write_text(json.dumps({**manifest, "digests": {}, "finished": False}))
+    damage(paths)
+    again = folder.run(space, place, "asked", keep=keep, points=2**13)
+    assert (again.broken, again.found) == (broken, len(paths) - broken - (not finished))
+    assert "broken and worked out again" in repr(again)
+    same(again.to_frame(), expected)
+    manifest = json.loads((place / "_sweep.json").read_text())
+    assert manifest["digests"] == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    assert folder.run(space, place, "asked", keep=keep, points=2**13).broken == 0
+
+
+def test_what_nobody_wrote_here_is_no_partition(space, tmp_path):
+    place = tmp_path / "place"
+    expected = folder.run(space, place, "asked", points=2**14).to_frame()
+    shutil.copy(place / "part-00000.parquet", place / "part-00007.parquet")
+    (place / ".part-00001-1234abcd.partial.parquet").write_bytes(b"PAR1")
+    same(folder.run(space, place, "asked", points=2**14).to_frame(), expected)
+    assert not (place / ".part-00001-1234abcd.partial.parquet").exists()
+
+
+def test_one_sweep_at_a_time_writes_a_folder(tmp_path, capsys):
+    place = tmp_path / "place"
+    axes = ["traffic=chat,code,rag,agent", "concurrency=1:256:256", "memory.hbm.bandwidth=x1:x2:64"]
+    command = ["sweep", "llama-3.1-70b", "--on", "dgx-h100", *(word for axis in axes for word in ("--axis", axis))]
+    command += [
+        "--axis",
+        "electricity=0.01 USD/kWh:0.2 USD/kWh:64",
+        "--keep",
+        "quantiles:usd_per_mtok_blended",
+        "--out",
+        str(place),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    writer = subprocess.Popen([sys.executable, str(ROOT / "cli.py"), *command], env=environment, stderr=subprocess.PIPE)
+    try:
+        wait_for(place, 1, alive=lambda: writer.poll() is None)
+        assert run(command) == 2
+        err = capsys.readouterr().err
+        assert len(err.splitlines()) == 1
+        assert f"one sweep at a time writes a folder: process {writer.pid} on " in err
+        assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.communicate()
+    # The lock of a killed writer holds nobody up.
+    space = asked({"traffic.concurrency": [1.0, 2.0]})
+    with pytest.raises(UserError, match="another sweep"):
+        folder.run(space, place, "other", keep="best:tpot_s")
+    assert not (place / folder.LOCK).exists()
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\xff\xff\xff\x7f\0\0\0\0"]
+)
+def test_a_server_that_is_no_scheduler(greeting, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet():
+            with contextlib.suppress(OSError):
+                while True:
+                    with server.accept()[0] as client:
+                        client.sendall(greeting)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        more = ["--executor", "dask", "--scheduler", address, "--out", str(tmp_path / "place")]
+        assert run([*SWEEP, *more]) == 2
+        server.shutdown(socket.SHUT_RDWR)
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "no Dask scheduler answers there" in err
+    assert not (tmp_path / "place").exists()

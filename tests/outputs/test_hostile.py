@@ -24,7 +24,7 @@ MODELS = {
     "html": "<svg/onload=window.hacked=1>",
     "formula": "@SUM(1+1)*cmd|'!A0",
     "path": "../../../../etc/passwd",
-    "terminal": "\u202e\x1b[2Jred",
+    "wide": "\uff1dcmd, =1+1;@SUM(1)|+1",
 }
 NOTE = '=HYPERLINK("http://example.invalid")</script><script>window.hacked=1</script>'
 
@@ -87,7 +87,7 @@ def test_a_page_shows_such_names_as_text(folder, out):
         assert not [line for line in heard if "perfmodel" not in line]
         browser.close()
     cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
-    assert not [cell for cell in cells if cell[:1] in ("=", "@", "+", "\t")]
+    assert not [cell for cell in cells if cell.startswith(("=", "@", "+", "\t", "\uff1d"))]
 
 
 @pytest.mark.program
@@ -124,11 +124,56 @@ def test_a_csv_neutralises_such_names(folder, out, capsys):
     assert sorted(path.name for path in out.iterdir()) == ["dictionary.csv", "rows.csv"]
 
 
-def test_an_explanation_prints_no_control_characters(folder, capsys):
-    assert run(["explain", "tpot", "terminal", "--on", "html", "--depth", "20"]) == 0
-    assert "\x1b" not in capsys.readouterr().out
-    assert run(["explain", "tpot", "terminal", "--on", "html", "--latex"]) == 0
-    assert "\x1b" not in capsys.readouterr().out
+def test_what_a_terminal_obeys_is_no_name(folder, capsys):
+    """It neither loads, as a model or as a draft, nor is it printed where names are listed, suggested or refused."""
+    name = "\x1b[2Jred\n\u202e"
+    model = folder / "workloads" / "models" / "path.yaml"
+    model.write_text(model.read_text().replace(json.dumps(MODELS["path"]), json.dumps(name)))
+    for words in (
+        ["predict", "path", "--on", "dgx-h100"],
+        ["predict", "llama-3.1-8b", "--on", "dgx-h100", "--draft", "path", "--k", "2", "--alpha", "0.5"],
+        ["predict", name, "--on", "dgx-h100"],
+        ["predict", "?[2Jred", "--on", "dgx-h100"],
+        ["predict", "llama-3.1-8b", "--on", name],
+    ):
+        assert run(words) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.rstrip("\n").isprintable()
+    assert run(["specs", "list", "models"]) == 0
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_comment_lines_of_a_csv_make_no_cell_that_runs(separator, folder, out, capsys, monkeypatch):
+    """Whichever separator a spreadsheet takes; what was asked and what was assumed hold names of files and specs."""
+    words = ["sweep", "wide", "--on", "formula", "--axis", "concurrency=1,2", "--out", str(out / "rows.csv")]
+    hostile = '--set=x=1,=HYPERLINK("http://example.invalid"),\n=1+1;"=1+1\t@SUM(A1)|\uff1dcmd, +1'
+    monkeypatch.setattr("sys.argv", ["perfmodel", *words, hostile])
+    assert run(words) == 0
+    text = (out / "rows.csv").read_bytes().decode()
+    comments = [line for line in text.split("\r\n") if line.startswith("#")]
+    assert len(comments) == 3
+    assert "HYPERLINK" in comments[0]
+    for row in csv.reader(io.StringIO("\r\n".join(comments), newline=""), delimiter=separator):
+        assert not [cell for cell in row if cell.lstrip(" '").startswith(STARTS) and not cell.startswith(("'", " '"))]
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if not row[0].startswith("#")]
+    assert len(rows) == 3
+    assert not [cell for row in rows for cell in row if cell.startswith(STARTS)]
+
+
+@pytest.mark.program
+def test_a_spreadsheet_makes_no_formula_of_a_sweep(folder, out, monkeypatch, capsys):
+    words = ["sweep", "wide", "--on", "formula", "--axis", "concurrency=1,2", "--out", str(out / "rows.csv")]
+    monkeypatch.setattr("sys.argv", ["perfmodel", *words, 'x,=HYPERLINK("http://example.invalid"),\n=1+1,"=1+1'])
+    assert run(words) == 0
+    (out / "runs.csv").write_text('# assumed: x,=HYPERLINK("http://example.invalid")\r\n')
+    for name, runs in (("rows", 0), ("runs", 1)):
+        sheet = openpyxl.load_workbook(recalculate(out / f"{name}.csv")).active
+        assert sum(cell.data_type == "f" for row in sheet.iter_rows() for cell in row) == runs
 
 
 @pytest.mark.parametrize(
