@@ -15,7 +15,7 @@ from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog, kinds
 from perfmodel.specs.files import hints
-from perfmodel.specs.naming import written_precision
+from perfmodel.specs.naming import read_engine, written_precision
 from perfmodel.specs.paths import assign
 from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_word
 from perfmodel.specs.types import (
@@ -162,8 +162,8 @@ def check_options(options: Options) -> None:
     for name in FIELDS:
         if (value := getattr(options, name)) is not None:
             option(name, value)
-    if options.engine is not None and options.engine not in kinds.engines():
-        raise UserError(f"--engine {options.engine}: expected one of {', '.join(kinds.engines())}")
+    if options.engine is not None:
+        read_engine(options.engine)
     if options.traffic and (options.prompt or options.output):
         raise UserError("give either --traffic or --prompt and --output")
     if (options.prompt is None) != (options.output is None):
@@ -290,7 +290,7 @@ def _check_draft(scenario: Scenario) -> list[str]:
     if draft is None:
         return []
     tp, most = float(draft.deployment.tp), float(scenario.deployment.tp)
-    if not machine_of(scenario.system).splits(draft.model, tp):
+    if not machine_of(scenario.system).splits(draft.model, tp * float(scenario.system.cores)):
         raise UserError(f"--draft {draft.model.name}: its heads cannot be split over {tp:g} ranks; use another --tp")
     return [f"the draft on {tp:g} of {most:g} ranks, as many as divide its heads"] if tp < most else []
 
@@ -474,7 +474,7 @@ def resolve(
     model : str or Model
         Name, alias, Hugging Face id or path.
     on : str
-        ``SYSTEM[:plan=...,tp=...,pp=...,ep=...,dp=...,engine=...,precision=...,kv=...]``.
+        ``SYSTEM[:plan=...,tp=...,pp=...,ep=...,dp=...,engine=...,precision=...,kv=...]``; an engine may name a release.
     options : Options
         Common options; what ``on`` says wins.
     changes : sequence of str
@@ -532,14 +532,17 @@ def ask(
     -------
     Scenario
     """
+    named_engine = read_engine(engine)
     engines = machine_of(system).engines
-    if engine not in engines and engine not in (engines := kinds.engines(machine_of(system))):
+    if named_engine.name not in engines and named_engine.name not in (engines := kinds.engines(machine_of(system))):
         fitting = " or ".join(filter(None, (", ".join(engines[:-1]), engines[-1])))
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
     warnings = [*warnings, *catalog.model_notes(architecture)]
     assumed = []
     if options.engine is None:
         assumed.append(f"engine {engine}, the default of {system.name}")
+    if note := catalog.release_note(system, named_engine):
+        assumed.append(note)
     if options.prompt is not None and options.output is not None:
         traffic = replace(
             catalog.load_traffic("chat"), name="given", prompt=float(options.prompt), output=float(options.output)

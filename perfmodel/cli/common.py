@@ -23,7 +23,10 @@ Tp = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor-parall
 Pp = Annotated[str | None, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
 Ep = Annotated[str | None, typer.Option("--ep", metavar="N", help="Expert-parallel degree.")]
 Dp = Annotated[str | None, typer.Option("--dp", metavar="N", help="Replicas.")]
-Engine = Annotated[str | None, typer.Option("--engine", metavar="ENGINE", help="vllm, trtllm, sglang or native.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="ENGINE", help="vllm, trtllm, sglang or native, with a release as in vllm-0.12."),
+]
 Precision = Annotated[
     str | None,
     typer.Option("--precision", metavar="P", help="Storage of the weights: bf16 fp16 fp8 int8 fp4 mxfp4 int4."),

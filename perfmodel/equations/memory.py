@@ -100,6 +100,48 @@ def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: 
     return utilisation * visible - weights - reserved
 
 
+@equation(symbol=r"m_{tok}", unit="B", source="a request holds whole blocks")
+def growth_per_token(*, longer: Number, held: Number, tokens: Number) -> Any:
+    r"""Cache that a chip adds for one more token of a request at its length.
+
+    Parameters
+    ----------
+    longer : Number
+        Cache of a request so many tokens longer [B].
+    held : Number
+        Cache of the request [B].
+    tokens : Number
+        Tokens by which it is longer [1].
+
+    Returns
+    -------
+    Number
+        Size a token [B].
+    """
+    return (longer - held) / tokens
+
+
+@equation(symbol=r"m_{fix}", unit="B", source="windows and states stop growing")
+def fixed_part(*, held: Number, growth: Number, tokens: Number) -> Any:
+    r"""Cache of a request on a chip that does not grow with its length: full windows and states.
+
+    Parameters
+    ----------
+    held : Number
+        Cache of the request [B].
+    growth : Number
+        Of one more token [B].
+    tokens : Number
+        Tokens of the request in whole blocks [1].
+
+    Returns
+    -------
+    Number
+        Size [B].
+    """
+    return maximum(0.0, held - growth * tokens)
+
+
 @equation(symbol=r"m_{req}", unit="B", source="a request holds its prompt and its output until it ends")
 def request_kv_bytes(*, cache: Number, layers: Number, shards: Number) -> Any:
     r"""Cache of one request at its full length on one chip.
@@ -228,13 +270,17 @@ def forward_activations(*, tokens: Number, hidden: Number, intermediate: Number,
 
 
 @equation(symbol=r"A_{logit}", unit="B", source=_PEAKS)
-def logit_activations(*, rows: Number, vocab: Number, copies: Number, tokens: Number, hidden: Number) -> Any:
+def logit_activations(
+    *, rows: Number, drafted: Number, vocab: Number, copies: Number, tokens: Number, hidden: Number
+) -> Any:
     r"""Activations that a chip holds while it samples; every chip of the group holds all logits.
 
     Parameters
     ----------
     rows : Number
         Sequences that are sampled at once [1].
+    drafted : Number
+        Further rows of logits, one for each drafted token, which are verified and not sorted [1].
     vocab : Number
         Vocabulary [1].
     copies : Number
@@ -249,7 +295,49 @@ def logit_activations(*, rows: Number, vocab: Number, copies: Number, tokens: Nu
     Number
         Size [B].
     """
-    return _LOGIT * copies * rows * vocab + _ACTIVATION * tokens * hidden
+    return _LOGIT * (copies * rows + drafted) * vocab + _ACTIVATION * tokens * hidden
+
+
+@equation(symbol=r"n_{draft}", unit="1", source="vLLM: a step samples no more rows than it takes tokens")
+def drafted_rows(*, rows: Number, k: Number, tokens: Number) -> Any:
+    r"""Rows of logits that drafted tokens add to those of the sequences.
+
+    Parameters
+    ----------
+    rows : Number
+        Sequences that are sampled at once [1].
+    k : Number
+        Tokens drafted a step [1].
+    tokens : Number
+        Tokens of the batch [1].
+
+    Returns
+    -------
+    Number
+        Rows [1].
+    """
+    return maximum(0.0, minimum(rows * k, tokens - rows))
+
+
+@equation(symbol=r"p", unit="1", source="kernels of experts in MXFP4 take whole tiles of a rank's share")
+def filled_up(*, dimension: Number, shards: Number, multiple: Number) -> Any:
+    r"""Size of a sharded dimension as it is stored over that of the checkpoint.
+
+    Parameters
+    ----------
+    dimension : Number
+        Rows or columns of the whole matrix [1].
+    shards : Number
+        Ranks that share it [1].
+    multiple : Number
+        To which a rank's share is filled up [1].
+
+    Returns
+    -------
+    Number
+        1 where nothing is filled up [1].
+    """
+    return ceil_div(dimension / shards, multiple) * multiple / (dimension / shards)
 
 
 @equation(symbol=r"A_{moe}", unit="B", source=_PEAKS)
@@ -297,7 +385,7 @@ def activation_peak(*, forward: Number, logits: Number, workspace: Number) -> An
 
 
 @equation(symbol=r"N", unit="B", source="vLLM 0.19 logs: 0.25 GiB alone, 2.1 GiB in any tensor-parallel group")
-def non_torch_memory(*, context: Number, communication: Number, tp: Number) -> Any:
+def non_torch_memory(*, context: Number, communication: Number, ranks: Number) -> Any:
     r"""Memory of a chip outside the framework's allocator.
 
     Parameters
@@ -306,15 +394,15 @@ def non_torch_memory(*, context: Number, communication: Number, tp: Number) -> A
         Driver context and libraries [B].
     communication : Number
         Buffers of collectives, in groups only [B].
-    tp : Number
-        Tensor-parallel degree [1].
+    ranks : Number
+        Chips of the group: of tensor or of expert parallelism, whichever is larger [1].
 
     Returns
     -------
     Number
         Size [B].
     """
-    return context + communication * minimum(1, tp - 1)
+    return context + communication * minimum(1, ranks - 1)
 
 
 @equation(symbol=r"M_{kv}", unit="B", source=_VLLM)
@@ -342,7 +430,7 @@ def vllm_kv_pool(
     non_torch : Number
         Outside the allocator [B].
     cuda_graphs : Number
-        CUDA graphs, which count from release 0.21 on [B].
+        CUDA graphs, which count from release 0.20 on [B].
 
     Returns
     -------

@@ -181,22 +181,20 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any, faster: Any = 1
     return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
 
 
-def later_hop(system: System, ranks: Any) -> Any:
+def later_hop(system: System) -> Any:
     """Time by which a hop takes longer than one of those that the latencies of calls hold [s].
 
     Parameters
     ----------
     system : System
-    ranks : Number
-        Chips of the group [1].
 
     Returns
     -------
     Number
-        Time; 0 for one rank, and where the hops of the system are not published [s].
+        Time; 0 where the hops of the system are not published [s].
     """
     hop = system.link.hop_latency
-    return minimum(1.0, ranks - 1) * (hop - efficiency_of(system).hop_latency) if is_given(hop) else 0.0
+    return hop - efficiency_of(system).hop_latency if is_given(hop) else 0.0
 
 
 def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
@@ -312,18 +310,16 @@ def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
     if operator.exchange is not None:
         # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
         shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
-        exchange = expert_exchange(scenario, operator.exchange / plan.tp)
-        time = time + 2 * shared * _launched(scenario, exchange, plan.ep)
+        time = time + 2 * shared * _launched(scenario, expert_exchange(scenario, operator.exchange / plan.tp))
     return time
 
 
-def _launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
-    """Return a collective's time with or without a CUDA graph; one rank launches none."""
+def _launched(scenario: Scenario, time: Any) -> Any:
+    """Return a collective's time with or without a CUDA graph."""
     efficiency = efficiency_of(scenario.system)
     if efficiency.cuda_graphs:
         return time
-    launch = efficiency.eager_launch * minimum(1.0, ranks - 1)
-    return collectives.eager_collective(collective=time, launch=launch)
+    return collectives.eager_collective(collective=time, launch=efficiency.eager_launch)
 
 
 def expert_exchange(scenario: Scenario, message: Any) -> Any:
@@ -346,7 +342,7 @@ def expert_exchange(scenario: Scenario, message: Any) -> Any:
     return collectives.all_to_all(
         message=message,
         ranks=plan.ep,
-        latency=latency + later_hop(system, plan.ep),
+        latency=latency + later_hop(system),
         bandwidth=system.link.bandwidth_per_direction * efficiency.link_efficiency[system.link.topology],
     )
 
@@ -369,8 +365,7 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     """
     efficiency, link = efficiency_of(system), system.link
     bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
-    latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
-    later = later_hop(system, ranks)
+    latency, later = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks), later_hop(system)
     if link.topology.startswith("torus"):
         # The call's latency is per call and carries its hops: only what they take beyond those counts here.
         return collectives.torus_all_reduce(
@@ -417,7 +412,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
             message,
             inside,
             faster=system.link.bandwidth_per_direction / measured.link_bandwidth,
-            later=later_hop(system, inside),
+            later=later_hop(system),
         )
     across = collectives.ring_all_reduce(
         message=message / inside,
@@ -425,7 +420,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
         hop_latency=efficiency.stage_latency,
         bandwidth=stage_link(system).bandwidth_per_direction,
     )
-    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across), plan.tp)
+    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across))
 
 
 #: The most sequences in a step that the fitted rows hold; what a sequence moves is not known to go on growing beyond.
@@ -532,6 +527,11 @@ def _heads(run: Layers) -> tuple[float, float]:
     return float(part.heads) if part else 1.0, float(run.attention.kv_heads) if run.attention else 1.0
 
 
+def _divides(heads: float, kv_heads: float, ranks: float) -> bool:
+    """Whether ranks divide heads, and KV heads divide or are divided."""
+    return not (heads % ranks or (kv_heads % ranks and ranks % kv_heads))
+
+
 class Kernels(Alternating):
     """GPUs and other machines that run a step kernel by kernel."""
 
@@ -586,16 +586,17 @@ class Kernels(Alternating):
 
     def check_plan(self, model: Model, system: System, plan: Deployment) -> None:
         # Refuse ranks that do not divide the heads, and such that fit no nodes.
-        node, tp = float(system.chips_per_node), float(plan.tp)
+        node, tp, cores = float(system.chips_per_node), float(plan.tp), float(system.cores)
         for run in model.layers:
             if run.attention is None and run.mla is None:
                 continue
             heads, kv_heads = _heads(run)
-            if heads % tp or (kv_heads % tp and tp % kv_heads):
-                divisors = (float(t) for t in range(1, int(heads) + 1) if heads % t == 0)
+            if not _divides(heads, kv_heads, tp * cores):
+                ranks = f" of {cores:g} cores" if cores > 1 else ""
+                degrees = listed(t for t in range(1, int(heads) + 1) if _divides(heads, kv_heads, t * cores))
                 raise UserError(
-                    f"--tp {tp:g} does not divide the {heads:g} heads ({kv_heads:g} KV heads) of {model.name}; "
-                    f"use one of {listed(t for t in divisors if not (kv_heads % t and t % kv_heads))}"
+                    f"--tp {tp:g}{ranks} does not divide the {heads:g} heads ({kv_heads:g} KV heads) of {model.name}; "
+                    f"use {f'one of {degrees}' if degrees else 'another system'}"
                 )
         if node % tp and tp % node:
             raise UserError(
@@ -604,8 +605,7 @@ class Kernels(Alternating):
 
     def splits(self, model: Model, tp: float) -> bool:
         # Whether tensor ranks divide the heads of every layer of a model.
-        each = [_heads(run) for run in model.layers if run.attention or run.mla]
-        return not any(heads % tp or (kv_heads % tp and tp % kv_heads) for heads, kv_heads in each)
+        return all(_divides(*_heads(run), tp) for run in model.layers if run.attention or run.mla)
 
     def stage_latency(self, system: System) -> float:
         # The calibrated latency between pipeline stages [s].

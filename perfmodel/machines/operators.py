@@ -695,12 +695,38 @@ def layer_bytes_per_chip(scenario: Scenario, layers: Layers) -> Any:
         Bytes [B].
     """
     plan = scenario.deployment
-    by_head = kind_of(scenario.system.kind).shards_by_head
-    shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": 1.0 if by_head else plan.tp}
+    # Every core of a chip is a rank, and holds what cannot be split.
+    alone = 1 / scenario.system.cores if kind_of(scenario.system.kind).shards_by_head else plan.tp
+    shards = {"tp": plan.tp, "ep": maximum(plan.tp, plan.ep), "none": alone}
     return total(
         memory.weight_bytes(parameters=one.held, bytes_per_parameter=storage_of(scenario, one.kind, layers).element)
+        * (expert_padding(scenario, layers) if one.kind == "experts" else 1.0)
         / shards[one.split]
         for one in tensors(scenario.model, layers)
+    )
+
+
+def expert_padding(scenario: Scenario, layers: Layers) -> Any:
+    """Return the size of experts as an engine stores them over that of the checkpoint.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+        A run of equal layers.
+
+    Returns
+    -------
+    Number
+        Ratio [1].
+    """
+    engine, moe, plan = scenario.system.engine, layers.moe, scenario.deployment
+    if engine is None or moe is None or precision_of(scenario, "experts", layers) != "mxfp4":
+        return 1.0
+    return memory.filled_up(
+        dimension=scenario.model.hidden, shards=1.0, multiple=engine.expert_hidden
+    ) * memory.filled_up(
+        dimension=moe.intermediate, shards=maximum(1.0, plan.tp / plan.ep), multiple=engine.expert_width
     )
 
 
@@ -903,26 +929,29 @@ def grows_evenly(layers: Layers) -> bool:
     return not (is_recurrent(layers) or bounded or layers.compressed is not None)
 
 
-def cache_shards(layers: Layers, tp: Any) -> Any:
-    """Return the parts into which GPUs split the cache of a layer: by KV heads; latents replicate.
+def cache_shards(scenario: Scenario, layers: Layers) -> Any:
+    """Return the whole cache of a layer over that of a chip: its ranks, one a core, split it by KV heads.
+
+    Latents have no heads, so every rank holds them.
 
     Parameters
     ----------
+    scenario : Scenario
     layers : Layers
         A run of equal layers.
-    tp : Number
-        Tensor-parallel degree [1].
 
     Returns
     -------
     Number
         Parts [1].
     """
+    cores = scenario.system.cores
+    ranks = scenario.deployment.tp * cores
     if layers.attention is not None:
-        return transformer.kv_shards(tp=tp, kv_heads=layers.attention.kv_heads)
+        return transformer.kv_shards(tp=ranks, kv_heads=layers.attention.kv_heads) / cores
     if is_recurrent(layers):
-        return transformer.kv_shards(tp=tp, kv_heads=state_heads(layers))
-    return 1.0
+        return transformer.kv_shards(tp=ranks, kv_heads=state_heads(layers)) / cores
+    return 1.0 / cores
 
 
 # --- operators ---------------------------------------------------------------------------------------------------
@@ -1022,7 +1051,7 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
                 tokens=tokens, width=query_width + output_width, bytes_per_element=ACTIVATION_BYTES
             ),
             precision=scenario.deployment.kv_precision,
-            cache_shards=cache_shards(layers, scenario.deployment.tp),
+            cache_shards=cache_shards(scenario, layers),
         )
     summed = summed_message(scenario, tokens)
     yield _gemm("out", tokens, out, output_width + model.hidden, layers.count, storage, all_reduce=summed)
@@ -1101,7 +1130,7 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
                 tokens=tokens, width=query_width + mla.heads * mla.v_head_dim, bytes_per_element=ACTIVATION_BYTES
             ),
             precision=scenario.deployment.kv_precision,
-            cache_shards=cache_shards(layers, scenario.deployment.tp),
+            cache_shards=cache_shards(scenario, layers),
         )
     yield _gemm(
         "out",
@@ -1218,7 +1247,7 @@ def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Ite
                 tokens=tokens, width=2 * width, bytes_per_element=ACTIVATION_BYTES
             ),
             precision=scenario.deployment.kv_precision,
-            cache_shards=cache_shards(layers, scenario.deployment.tp),
+            cache_shards=cache_shards(scenario, layers),
         )
     ranks = part.output_groups * part.output_rank
     yield _gemm("out_groups", tokens, parts["out_groups"], width + ranks, layers.count, storage)
@@ -1261,7 +1290,7 @@ def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
             ),
             activations=0.0,
             precision=storage.precision,
-            cache_shards=cache_shards(layers, scenario.deployment.tp),
+            cache_shards=cache_shards(scenario, layers),
         )
 
 

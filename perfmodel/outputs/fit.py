@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.outputs.tables import plain, print_said, table_html
 from perfmodel.question import Options, resolve
-from perfmodel.serving.fit import Fit, fit, kv_tokens, request_bytes
+from perfmodel.serving.fit import Fit, fit, growth, kv_tokens, request_bytes
 from perfmodel.serving.steady import chips
 from perfmodel.specs.paths import provenance_of, put, quantities
 from perfmodel.specs.types import Model, Scenario
@@ -28,6 +29,7 @@ _PARTS = (
     ("non_torch", "context and communication"),
     ("cuda_graphs", "CUDA graphs"),
     ("kv_pool", "KV cache"),
+    ("missing", "missing"),
 )
 
 
@@ -42,6 +44,8 @@ class FitAnswer:
         Memory of one chip of the fullest stage [B].
     context : float
         Tokens of a request.
+    per_token, fixed : float
+        Cache of a chip that a request takes for one more token at that length, and what of it does not grow [B].
     kv_tokens, requests, concurrency : float
         Of all replicas together: tokens of cache, requests of that length, and the same with a fraction.
     fits : bool
@@ -53,6 +57,8 @@ class FitAnswer:
     scenario: Scenario
     held: Fit
     context: float
+    per_token: float
+    fixed: float
     kv_tokens: float
     requests: float
     concurrency: float
@@ -63,18 +69,22 @@ class FitAnswer:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return the bytes of one chip by use; they add up to what the engine sees."""
+        """Return the bytes of one chip by use; they add up to what the engine sees and what is missing."""
         held = self.held
+        visible, room = float(held.capacity), float(held.room)
         taken = {
-            "visible": float(held.capacity),
             "weights": float(held.weights) if held.weights_capacity is None else 0.0,
             "activation_peak": float(held.activation_peak),
             "non_torch": float(held.non_torch),
             "cuda_graphs": float(held.cuda_graphs),
-            "kv_pool": float(held.room),
         }
-        rest = taken["visible"] - sum(value for use, value in taken.items() if use != "visible")
-        return {**taken, "outside_budget": rest}
+        return {
+            "visible": visible,
+            **taken,
+            "kv_pool": max(0.0, room),
+            "outside_budget": visible - sum(taken.values()) - room,
+            "missing": max(0.0, -room),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -97,7 +107,8 @@ class FitAnswer:
             "concurrency": self.concurrency,
             "utilisation": float(self.held.utilisation),
             "parts": self.parts,
-            "per_token_bytes": float(self.held.per_token),
+            "per_token_bytes": self.per_token,
+            "fixed_bytes": self.fixed,
             "per_request_bytes": float(self.held.per_request),
             "block_tokens": float(self.held.block_tokens),
             "assumed": list(self.assumed),
@@ -183,11 +194,14 @@ def _answer(scenario: Scenario, context: float) -> FitAnswer:
     held = fit(scenario, context)
     replicas = float(scenario.deployment.dp)
     fits = float(held.cap) >= 1
+    grows, fixed = growth(scenario, context)
     tokens = max(0.0, float(kv_tokens(scenario, held, context)))
     return FitAnswer(
         scenario=scenario,
         held=held,
         context=context,
+        per_token=float(grows),
+        fixed=float(fixed),
         kv_tokens=tokens * replicas,
         requests=float(held.cap) * replicas,
         concurrency=float(held.concurrency) * replicas,
@@ -215,10 +229,15 @@ def _misfit(scenario: Scenario, held: Fit, context: float) -> str:
     plan = scenario.deployment
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
     if float(held.room) <= 0:
-        usable = float(held.capacity) - float(held.reserved) if held.weights_capacity is None else held.weights_capacity
+        rest = float(held.activation_peak) + float(held.non_torch) + float(held.cuda_graphs)
+        taken = f"{_gib(held.weights)} of weights a chip and {_gib(rest)} beside them"
+        if (own := held.weights_capacity) is not None:
+            why = f"{_gib(held.weights)} of weights a chip do not leave room in {_gib(own)}"
+        else:
+            why = f"{taken} leave no room for a cache in {held.utilisation:.0%} of {_gib(held.capacity)}"
         return (
-            f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gib(held.weights)} of weights a chip, "
-            f"{_gib(usable)} usable; more chips or a smaller precision would do"
+            f"{scenario.model.name} in {plan.precision} does not fit {where}: {why}; "
+            "more chips or a smaller precision would do"
         )
     longest = longest_request(scenario, context)
     return (
@@ -231,19 +250,26 @@ def _warnings(scenario: Scenario, context: float, tokens: float) -> list[str]:
     found = []
     if context > float(scenario.model.max_context):
         found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
+    fits = tokens >= context
     moved = []
     for path, unit, value in quantities(scenario):
         origin = provenance_of(scenario, path)
-        if origin.kind != "estimate" or origin.low != origin.low or not tokens:
+        if origin.kind != "estimate" or origin.low != origin.low:
             continue
         ends = []
         for bound in (origin.low, origin.high):
             other = put(scenario, path, bound)
-            ends.append(max(0.0, float(kv_tokens(other, fit(other, context), context))) / tokens - 1)
-        if max(map(abs, ends)) >= 0.005:
-            span = f"{show(origin.low, unit, 3)} to {show(origin.high, unit, 3)}"
-            effect = f"moves the tokens {ends[0]:+.0%} to {ends[1]:+.0%}"
-            moved.append((max(map(abs, ends)), f"estimate {path} = {show(float(value), unit, 3)} ({span}) {effect}"))
+            ends.append(max(0.0, float(kv_tokens(other, fit(other, context), context))))
+        span = f"estimate {path} = {show(float(value), unit, 3)} ({show(origin.low, unit, 3)} to "
+        span += f"{show(origin.high, unit, 3)})"
+        turned = [bound for bound, end in zip((origin.low, origin.high), ends, strict=True) if (end >= context) != fits]
+        if turned:
+            verdict = "fit" if not fits else "not fit"
+            moved.append((math.inf, f"the verdict hangs on {span}: at {show(turned[0], unit, 3)} it would {verdict}"))
+        elif tokens:
+            shifts = [end / tokens - 1 for end in ends]
+            if max(map(abs, shifts)) >= 0.005:
+                moved.append((max(map(abs, shifts)), f"{span} moves the tokens {shifts[0]:+.0%} to {shifts[1]:+.0%}"))
     return found + [text for _, text in sorted(moved, reverse=True)]
 
 
@@ -281,14 +307,15 @@ def _rows(answer: FitAnswer) -> list[tuple[str, list[str]]]:
     rows: list[tuple[str, list[str]]] = []
     for use, label in _PARTS:
         value = parts[use]
-        if use in ("visible", "kv_pool") or abs(value) > 1e-6 * whole:
+        if use == "visible" or value > 1e-6 * whole:
             rows.append((label, [_gib(value), f"{value / whole:.1%}"]))
     held = answer.held
     if (own := held.weights_capacity) is not None:
         rows.append(("weights, in a memory of theirs", [_gib(held.weights), f"{float(held.weights / own):.1%}"]))
     rows += [
         ("", []),
-        ("a token takes, a chip", [_size(held.per_token), ""]),
+        (f"one more token at {answer.context:,.0f}", [_size(answer.per_token), ""]),
+        *([("full windows and states", [_size(answer.fixed), ""])] if answer.fixed >= 1 else []),
         (f"a request of {answer.context:,.0f} takes", [_size(held.per_request), ""]),
         ("", []),
         ("tokens of KV cache", [f"{answer.kv_tokens:,.0f}", ""]),

@@ -30,7 +30,7 @@ from perfmodel.machines.operators import (
     vocabulary,
 )
 from perfmodel.machines.speculation import draft_scenario
-from perfmodel.numerics import maximum, minimum, switch_at
+from perfmodel.numerics import ceil_div, maximum, minimum, switch_at
 from perfmodel.specs import plugins
 from perfmodel.specs.types import ENGINES, PRECISION_BYTES, Engine, Layers, Scenario, Tier
 from perfmodel.trace import is_given, scope
@@ -199,7 +199,8 @@ def all_weights(scenario: Scenario) -> Any:
         Bytes [B].
     """
     weights, draft = chip_weights(scenario), _draft_beside(scenario)
-    if draft is None:
+    engine = scenario.system.engine
+    if draft is None or (engine is not None and is_given(engine.weights)):
         return weights
     assert scenario.speculation is not None
     with scope("draft"):
@@ -215,7 +216,7 @@ def _on_chip(scenario: Scenario, run: Layers, cache: Any) -> Any:
     return memory.request_kv_bytes(
         cache=cache,
         layers=held_layers(scenario) * (run.count / layer_count(scenario.model)),
-        shards=cache_shards(run, tp) if machine_of(scenario.system).shards_by_head else tp,
+        shards=cache_shards(scenario, run) if machine_of(scenario.system).shards_by_head else tp,
     )
 
 
@@ -300,6 +301,32 @@ def bytes_per_token(scenario: Scenario) -> Any:
     return own if draft is None else own + bytes_per_token(draft)
 
 
+def growth(scenario: Scenario, tokens: Any) -> tuple[Any, Any]:
+    """Return what a request adds to a chip's cache for one more token at its length, and what of it does not grow.
+
+    The first times the tokens in whole blocks, plus the second, is what the request takes.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    tokens : Number
+        Length of the request [1].
+
+    Returns
+    -------
+    tuple of Number
+        Growth a token and fixed part [B].
+    """
+    if scenario.model.task == "pool":
+        return 0.0, 0.0
+    engine = scenario.system.engine
+    block = 1.0 if engine is None else engine.block_tokens
+    whole = ceil_div(tokens, block) * block
+    held = request_bytes(scenario, tokens)
+    grows = memory.growth_per_token(longer=request_bytes(scenario, whole + block), held=held, tokens=block)
+    return grows, memory.fixed_part(held=held, growth=grows, tokens=whole)
+
+
 # --- budgets -----------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +349,9 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
         return memory.sglang_activations(tokens=engine.batched_tokens)
     model, plan = scenario.model, scenario.deployment
     tokens = engine.batched_tokens
+    drafted: Any = 0.0
+    if scenario.speculation is not None:
+        drafted = memory.drafted_rows(rows=engine.sequences, k=scenario.speculation.k, tokens=tokens)
     widths: Any = 0.0
     workspace: Any = 0.0
     for run in model.layers:
@@ -341,9 +371,14 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
             tokens=tokens, hidden=model.hidden, intermediate=widths, streams=engine.hidden_streams
         ),
         logits=memory.logit_activations(
-            rows=engine.sequences, vocab=model.vocab, copies=engine.logit_copies, tokens=tokens, hidden=model.hidden
+            rows=engine.sequences,
+            drafted=drafted,
+            vocab=model.vocab,
+            copies=engine.logit_copies,
+            tokens=tokens,
+            hidden=model.hidden,
         ),
-        workspace=workspace,
+        workspace=engine.expert_workspaces * workspace,
     )
 
 
@@ -372,12 +407,15 @@ def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
         return rule(scenario, engine, capacity, weights)
     peak = peak_of_activations(scenario, engine)
     outside = memory.non_torch_memory(
-        context=engine.context_memory, communication=engine.communication_memory, tp=plan.tp
+        context=engine.context_memory,
+        communication=engine.communication_memory,
+        ranks=maximum(plan.tp, plan.ep),
     )
     if engine.name == "sglang":
         graphs = engine.cuda_graphs
         if not is_given(graphs):
-            graphs = memory.sglang_graphs(batch=engine.sequences)
+            batch = switch_at(plan.tp, 4.0, engine.sequences, engine.group_sequences)
+            graphs = memory.sglang_graphs(batch=batch)
         share = engine.memory_utilisation
         if not is_given(share):
             reserve = memory.sglang_reserve(visible=capacity, activations=peak, graphs=graphs, tp=plan.tp, pp=plan.pp)

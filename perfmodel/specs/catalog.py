@@ -10,6 +10,7 @@ import difflib
 import functools
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, replace
@@ -18,7 +19,9 @@ from typing import Any, cast
 
 from perfmodel.errors import UserError
 from perfmodel.specs import files, kinds, naming, plugins, rules
+from perfmodel.specs.naming import EngineName, read_engine, release_numbers
 from perfmodel.specs.types import (
+    ENGINES,
     Economics,
     Engine,
     Materials,
@@ -464,7 +467,7 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     name : str
         Name, alias or path.
     engine : str
-        Its default engine if none.
+        ``NAME[-MAJOR[.MINOR[.PATCH]]]``; its default engine if none.
 
     Returns
     -------
@@ -477,7 +480,7 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     system = load_bare_system(name)
     chosen = engine or system.default_engine
     own = _own_efficiencies(find("system", name))
-    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen, own)
+    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, read_engine(chosen).name, own)
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
     power = _first(f"{POWER_FOLDER}/{system.kind}.yaml")
     if power is not None and _is_users(power, f"{POWER_FOLDER}/{power.name}"):
@@ -485,13 +488,83 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     return with_power(with_engine(system, chosen)), chosen, warnings
 
 
+def releases(engine: str) -> dict[str, Path]:
+    """Return the files of the releases of an engine whose memory is known, the earliest first.
+
+    Parameters
+    ----------
+    engine : str
+        Its bare name.
+
+    Returns
+    -------
+    dict of str to Path
+        A file without a release in its name, as a user's own may be, stands under an empty one.
+    """
+    form = re.compile(rf"{re.escape(engine)}(?:-(\d+(?:\.\d+)*))?")
+    found: dict[str, Path] = {}
+    for root in [*_user_roots(), bundled(), *(() if engine in ENGINES else plugins.folders())]:
+        for path in (root / ENGINE_FOLDER).glob(f"{engine}*.yaml"):
+            if (read := form.fullmatch(path.stem)) is not None:
+                found.setdefault(read[1] or "", path)
+    return {release: found[release] for release in sorted(found, key=release_numbers)}
+
+
+def nearest_release(engine: EngineName) -> str | None:
+    """Return the release whose numbers stand for one that was named: the nearest earlier, else the earliest known.
+
+    Parameters
+    ----------
+    engine : EngineName
+        Without a release it is a file's that names none, else the newest.
+
+    Returns
+    -------
+    str or None
+        None where nothing is known of the engine's memory.
+    """
+    known = list(releases(engine.name))
+    if not known:
+        return None
+    if not engine.release:
+        return "" if "" in known else known[-1]
+    wanted = release_numbers(engine.release)
+    earlier = [release for release in known if release_numbers(release)[: len(wanted)] <= wanted]
+    return earlier[-1] if earlier else known[0]
+
+
+def release_note(system: System, engine: EngineName) -> str:
+    """Return what is assumed of an engine's release, empty where it is the one that was named.
+
+    Parameters
+    ----------
+    system : System
+        With the engine's budget.
+    engine : EngineName
+        As it was asked for.
+
+    Returns
+    -------
+    str
+    """
+    held = system.engine.release if system.engine is not None else ""
+    if not held or held == engine.release:
+        return ""
+    if not engine.release:
+        return f"{engine.name} {held}, the newest release whose memory is known"
+    wanted = release_numbers(engine.release)
+    which = "nearest earlier" if release_numbers(held)[: len(wanted)] <= wanted else "earliest"
+    return f"memory of {engine.name} {engine.release} by the numbers of release {held}, the {which} that is known"
+
+
 def with_engine(system: System, engine: str) -> System:
-    """Return a system with the memory budget of an engine; ``native`` has none.
+    """Return a system with the memory budget of an engine on its card; ``native`` has none.
 
     Parameters
     ----------
     system : System
     engine : str
+        ``NAME[-MAJOR[.MINOR[.PATCH]]]``.
 
     Returns
     -------
@@ -499,11 +572,32 @@ def with_engine(system: System, engine: str) -> System:
     """
     if kinds.kind_of(system.kind).engines == ("native",):
         return system
-    path = _first(f"{ENGINE_FOLDER}/{engine}.yaml")
-    if path is None:
+    named = read_engine(engine)
+    release = nearest_release(named)
+    if release is None:
         return system
-    budget, origin = _load(path, Engine, "engine")
+    budget, origin = _load(releases(named.name)[release], Engine, "engine")
+    budget, origin = _settled(system, budget, origin)
     return replace(system, engine=budget, provenance={**system.provenance, **origin})
+
+
+def _settled(system: System, engine: Engine, origin: dict[str, Provenance]) -> tuple[Engine, dict[str, Provenance]]:
+    """Return an engine with what it takes on the card of a system, each number with where it comes from."""
+    tier = system.memory.hbm
+    assert tier is not None
+    shown = float(tier.capacity) * float(tier.visible if tier.visible == tier.visible else 1.0)
+    kept = {path: entry for path, entry in origin.items() if not path.startswith("engine.on_cards.")}
+    numbers: dict[str, Any] = {}
+    for name, card in engine.on_cards.items():
+        elsewhere = (card.chips and system.chip not in card.chips) or system.chip in card.except_chips
+        if elsewhere or (card.links and system.link.topology not in card.links) or shown < float(card.memory):
+            continue
+        for entry in fields(card):
+            value = getattr(card, entry.name)
+            if hasattr(engine, entry.name) and value == value:
+                numbers[entry.name] = value
+                kept[f"engine.{entry.name}"] = origin[f"engine.on_cards.{name}.{entry.name}"]
+    return replace(engine, on_cards={}, **numbers), kept
 
 
 def with_power(system: System) -> System:

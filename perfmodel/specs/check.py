@@ -20,7 +20,7 @@ def _dataclass(path: Path) -> type[Any]:
         return catalog.kind_of_file(path).efficiency
     if path.parent.name == Path(catalog.POWER_FOLDER).name:
         return catalog.kind_of_file(path).power_shape
-    if "block_tokens" in raw:
+    if path.parent.name == Path(catalog.ENGINE_FOLDER).name or "block_tokens" in raw:
         return Engine
     if "cost_of_capital" in raw or raw.get("extends") == "economics":
         return Economics

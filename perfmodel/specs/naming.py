@@ -1,9 +1,13 @@
-"""What a model's name says besides the model: its precision, and ends that do not change its shape."""
+"""What names say: of a model its precision and ends that do not change its shape, of an engine its release."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.errors import UserError
+from perfmodel.specs import kinds
 
 #: Precisions by the names that data use.
 PRECISION_OF = {
@@ -173,3 +177,82 @@ def declares_fp8_cache(name: str) -> bool:
     """
     owner, slash, last = name.casefold().rpartition("/")
     return last.endswith("-fp8-kv") or (bool(slash) and owner == "nvidia" and written_precision(name) in ("fp8", "fp4"))
+
+
+_RELEASE = r"(?P<release>\d+(?:\.\d+){0,2})"
+_ENGINE = re.compile(
+    rf"(?P<name>vllm|sglang|tensorrt[-_ ]?llm|trt[-_ ]?llm|trt|native)(?:[-_ =:]+v?{_RELEASE})?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class EngineName:
+    """An engine and the release that was named with it, empty where none was."""
+
+    name: str
+    release: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.release}" if self.release else self.name
+
+
+def find_engine(text: str) -> EngineName | None:
+    """Return the engine that a text names anywhere, as data and logs write it: ``vLLM 0.19.1``, ``trtllm 1.0.0rc3``.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    EngineName or None
+        None where it names none that is known.
+    """
+    found = _ENGINE.search(text)
+    if found is None:
+        return None
+    name = found["name"].casefold()
+    return EngineName("trtllm" if name.startswith(("trt", "tensorrt")) else name, found["release"] or "")
+
+
+def read_engine(text: str) -> EngineName:
+    """Return the engine of a name ``NAME[-MAJOR[.MINOR[.PATCH]]]``.
+
+    Parameters
+    ----------
+    text : str
+        Of one of our engines, or of one that another package adds.
+
+    Returns
+    -------
+    EngineName
+
+    Raises
+    ------
+    UserError
+        Where it is no name of that form.
+    """
+    name, release = text.strip(), ""
+    if (found := re.fullmatch(rf"(.+)-{_RELEASE}", name)) is not None and name not in kinds.engines():
+        name, release = found[1], found["release"]
+    if name not in kinds.engines() or (name == "native" and release):
+        raise UserError(
+            f"engine '{text}': expected one of {', '.join(kinds.engines())}; a release is written behind it, as in "
+            "vllm-0.12"
+        )
+    return EngineName(name, release)
+
+
+def release_numbers(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release, by which releases are ordered.
+
+    Parameters
+    ----------
+    release : str
+        ``MAJOR[.MINOR[.PATCH]]``.
+
+    Returns
+    -------
+    tuple of int
+    """
+    return tuple(int(part) for part in release.split(".") if part)

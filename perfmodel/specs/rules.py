@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.errors import UserError
 from perfmodel.specs import kinds
+from perfmodel.specs.naming import read_engine
 from perfmodel.specs.types import (
-    ENGINES,
     PRECISIONS,
     TENSOR_CLASSES,
     Model,
@@ -59,8 +60,10 @@ def _rates(system: System) -> Iterator[tuple[str, str]]:
 
 
 def _engine(system: System) -> Iterator[tuple[str, str]]:
-    if system.default_engine not in ENGINES and system.default_engine not in kinds.engines():
-        yield "default_engine", f"unknown '{system.default_engine}', expected one of {', '.join(kinds.engines())}"
+    try:
+        read_engine(system.default_engine)
+    except UserError as error:
+        yield "default_engine", str(error)
 
 
 def _first(where: Any, *values: Any) -> list[float]:

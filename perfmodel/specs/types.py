@@ -589,12 +589,37 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
+class OnCards:
+    """What an engine takes on some cards in place of its own numbers.
+
+    It holds on cards that show ``memory`` and more, of ``chips`` but not of ``except_chips``, with ``links`` of these
+    topologies; an empty list stands for all.
+    """
+
+    memory: Bytes = 0.0
+    chips: tuple[str, ...] = ()
+    except_chips: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    memory_utilisation: PositiveShare = UNPUBLISHED
+    batched_tokens: AtLeastOne = UNPUBLISHED
+    sequences: AtLeastOne = UNPUBLISHED
+    group_sequences: AtLeastOne = UNPUBLISHED
+    context_memory: Bytes = UNPUBLISHED
+    communication_memory: Bytes = UNPUBLISHED
+    max_sequences: Whole = UNPUBLISHED
+    expert_hidden: Whole = UNPUBLISHED
+    expert_width: Whole = UNPUBLISHED
+
+
+@dataclass(frozen=True)
 class Engine:
-    """What an engine keeps of a GPU's memory, and the blocks of its cache.
+    """What a release of an engine keeps of a GPU's memory, and the blocks of its cache.
 
     ``memory_utilisation`` is the engine's own share: ``gpu_memory_utilization``, ``free_gpu_memory_fraction`` or
     ``mem_fraction_static``.  What an engine logs can be given in place of what is worked out: ``weights``,
-    ``activation_peak`` and ``kv_pool`` of a chip.
+    ``activation_peak`` and ``kv_pool`` of a chip.  ``group_sequences`` takes the place of ``sequences`` from TP 4 on.
+    ``expert_hidden`` and ``expert_width`` are the multiples to which experts in MXFP4 are filled up.  ``on_cards``
+    says what differs by card; loading an engine for a system settles it, the last that holds counting.
     """
 
     name: str
@@ -608,6 +633,12 @@ class Engine:
     cuda_graphs: Bytes
     block_tokens: Whole
     max_sequences: Whole
+    release: str = ""
+    group_sequences: AtLeastOne = UNPUBLISHED
+    expert_workspaces: Count = 1.0
+    expert_hidden: Whole = 1.0
+    expert_width: Whole = 1.0
+    on_cards: Mapping[str, OnCards] = field(default_factory=dict)
     weights: Bytes = UNPUBLISHED
     activation_peak: Bytes = UNPUBLISHED
     kv_pool: Bytes = UNPUBLISHED
@@ -653,6 +684,8 @@ class System:
         ``all`` where every tensor takes the precision asked for, ``linear`` where some stay as the checkpoint has them.
     tile : Number
         Elements to which sharded widths are filled up [1].
+    cores : Number
+        Cores of a chip over which an engine shards; each has its share of the chip's memory [1].
     carbon : Carbon
     node : Node
     efficiency : Efficiency or None
@@ -685,6 +718,7 @@ class System:
     default_engine: str
     quantised: Literal["linear", "all"] = "linear"
     tile: Whole = 1.0
+    cores: Degree = 1.0
     carbon: Carbon = field(default_factory=Carbon)
     node: Node = field(default_factory=Node)
     efficiency: Efficiency | None = None

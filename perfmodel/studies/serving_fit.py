@@ -26,6 +26,7 @@ from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog
+from perfmodel.specs.naming import find_engine
 from perfmodel.specs.types import Scenario, Traffic
 
 Array = NDArray[np.float64]
@@ -187,7 +188,9 @@ def groups(efficiency: Callable[[str, str], Efficiency]) -> list[Group]:
     for row in _measured():
         if not row["concurrency_or_batch"]:
             continue
-        engine = row["engine"].split()[0]
+        named = find_engine(row["engine"])
+        assert named is not None, row["engine"]
+        engine = named.name
         weights = weights_of_row(row["model"], row["dtype_weights"]) or ""
         run = harness(row["model"], row["engine"], float(row["isl"]), float(row["concurrency_or_batch"]))
         key = (row["model"], row["hardware"], engine, weights, str(run.length_jitter))

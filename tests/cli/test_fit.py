@@ -12,9 +12,9 @@ QUESTION = ["fit", "llama-3.1-8b", "--on", "dgx-h100:tp=1"]
 TOO_LONG = ["fit", "llama-3.1-70b", "--on", "dgx-h100:tp=2"]
 KEYS = {
     *("model", "system", "plan", "chips", "fits", "context", "kv_tokens", "requests", "concurrency", "utilisation"),
-    *("parts", "per_token_bytes", "per_request_bytes", "block_tokens", "assumed", "warnings", "reason"),
+    *("parts", "per_token_bytes", "fixed_bytes", "per_request_bytes", "block_tokens", "assumed", "warnings", "reason"),
 }
-PARTS = {"visible", "outside_budget", "weights", "activation_peak", "non_torch", "cuda_graphs", "kv_pool"}
+PARTS = {"visible", "outside_budget", "weights", "activation_peak", "non_torch", "cuda_graphs", "kv_pool", "missing"}
 
 
 def test_json(capsys):

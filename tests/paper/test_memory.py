@@ -1,6 +1,7 @@
 """Memory of engines against their logs, and what must hold of every budget."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import perfmodel
 from perfmodel.equations import memory
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
-from perfmodel.serving.fit import bytes_per_token, fit, request_bytes
+from perfmodel.serving.fit import bytes_per_token, fit, is_uniform, request_bytes
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Engine
@@ -43,6 +44,7 @@ FITTED = {"llama-3.1-8b", "gemma-2-27b", "codellama-7b"}
 
 
 def budget(name, tp, **options):
+    options = {"engine": "vllm-0.19", **options}
     return fit(resolve(name, "dgx-h100", Options(tp=float(tp), prompt=4096.0, output=4096.0, **options)))
 
 
@@ -71,17 +73,186 @@ def test_memory_outside_the_allocator(tp, logged):
     ],
 )
 def test_pool_of_vllm_from_nothing_but_the_model(name, precision, pool, tokens):
-    """LOGGED; that release left the CUDA graphs out of the budget."""
+    """LOGGED."""
     found = perfmodel.fit(
         name,
         on="dgx-h100",
         tp=1,
         kv_precision=precision,
         context=8192,
-        set={"system.engine.memory_utilisation": "0.95", "system.engine.cuda_graphs": "0 B"},
+        engine="vllm-0.19",
+        set={"system.engine.memory_utilisation": "0.95"},
     )
     assert found.parts["kv_pool"] / GIB == pytest.approx(pool, rel=0.005)
     assert found.kv_tokens == pytest.approx(tokens, rel=0.005)
+
+
+#: Model, card, TP, release and share: pool [GiB] that vLLM printed, and where.  Nothing but the share is given.
+POOLS = [
+    ("llama-3.1-8b", "A100-40GB", 1, "0.15", 0.9, 19.28, "ilseokoh/vllm-gce, README"),
+    ("llama-3.1-8b", "RTX 6000 Ada", 1, "0.15", 0.9, 26.43, "a log of 48 GB, 2,048 tokens a step"),
+    ("qwen2.5-7b", "RTX 4090", 1, "0.6", 0.9, 5.77, "a log of 23.57 GiB"),
+    ("qwen2.5-14b", "RTX 4090", 2, "0.7", 0.98, 8.69, "vLLM issue 13061"),
+    ("qwen3-next-80b-a3b", "dgx-h200", 2, "0.11", 0.9, 44.59, "a log of 139.81 GiB, 5.58 GiB of it activations"),
+    ("llama-3.1-8b", "A100", 1, "0.30", 0.92, 56.21, "a log of 79.25 GiB"),
+    ("qwen3-0.6b", "DGX Spark", 1, "0.27", 0.6, 69.4, "a log of 121.69 GiB"),
+]
+
+
+@pytest.mark.parametrize(("name", "card", "tp", "release", "share", "pool", "source"), POOLS)
+def test_pools_of_vllm_on_other_cards(name, card, tp, release, share, pool, source):
+    found = perfmodel.fit(
+        name,
+        on=card,
+        tp=tp,
+        context=8192,
+        engine=f"vllm-{release}",
+        set={"system.engine.memory_utilisation": str(share)},
+    )
+    near = 0.10 if found.parts["visible"] >= 75 * GIB else 0.15
+    assert found.parts["kv_pool"] / GIB == pytest.approx(pool, rel=near), source
+
+
+def test_gpt_oss_120b_misses_as_much_as_vllm_said():
+    """vLLM issue 23278: 65.97 GiB of weights on one H100 at 0.9, and -2.14 GiB for the cache."""
+    found = perfmodel.fit("gpt-oss-120b", on="dgx-h100", tp=1, context=8192, engine="vllm-0.10")
+    assert not found.fits
+    assert found.parts["weights"] / GIB == pytest.approx(65.97, rel=0.005)
+    assert found.parts["missing"] / GIB == pytest.approx(2.14, abs=0.1)
+    assert found.parts["kv_pool"] == 0
+    assert not re.search(r"\s-\d", str(found).partition("assumed")[0])
+
+
+@pytest.mark.parametrize(
+    ("card", "tp", "release", "weights"), [("A100", 1, "0.15", 13.72), ("dgx-h100", 2, "0.19", 7.01)]
+)
+def test_experts_in_mxfp4_are_stored_in_whole_tiles(card, tp, release, weights):
+    """gpt-oss-20b: 2,880 becomes 3,072 by 2,944 on a rank of one, 3,072 by 1,536 on each of two."""
+    found = perfmodel.fit("gpt-oss-20b", on=card, tp=tp, context=8192, engine=f"vllm-{release}")
+    assert found.parts["weights"] / GIB == pytest.approx(weights, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("card", "release", "tokens", "sequences"),
+    [
+        ("dgx-h100", "0.12", 8192, 1024),
+        ("A100", "0.33", 2048, 256),
+        ("RTX 4090", "0.19", 2048, 256),
+        ("dgx-b200", "0.26", 8192, 1024),
+        ("dgx-b200", "0.29", 16384, 1024),
+        ("MI300X", "0.33", 16384, 1024),
+        ("DGX Spark", "0.29", 8192, 1024),
+        ("DGX Spark", "0.33", 2048, 256),
+    ],
+)
+def test_defaults_of_vllm_by_card(card, release, tokens, sequences):
+    """vllm/engine/arg_utils.py: get_batch_defaults of the API server."""
+    engine = perfmodel.system(card, engine=f"vllm-{release}").engine
+    assert (engine.batched_tokens, engine.sequences, engine.max_sequences) == (tokens, sequences, sequences)
+
+
+@pytest.mark.parametrize(
+    ("card", "tp", "graphs"), [("RTX 4090", 1, 24), ("RTX 4090", 4, 80), ("dgx-h100", 2, 256), ("dgx-h100", 8, 512)]
+)
+def test_graphs_of_sglang_by_card_and_tp(card, tp, graphs):
+    """SGLang 0.5.6, server_args.py: cuda_graph_max_bs by memory and TP, 2 MiB each."""
+    found = perfmodel.fit("llama-3.1-8b", on=card, tp=tp, context=8192, engine="sglang-0.5.6")
+    assert found.parts["cuda_graphs"] == 2 * 2**20 * graphs
+
+
+def test_the_buffer_of_collectives_depends_on_the_link():
+    """RTX 4090 in a group of two: 0.25 GiB outside the allocator (vLLM issue 13061); H100: 2.07."""
+    pcie, nvlink = (
+        perfmodel.fit("qwen2.5-14b", on=card, tp=2, context=8192, engine="vllm-0.15").parts["non_torch"] / GIB
+        for card in ("RTX 4090", "dgx-h100")
+    )
+    assert pcie == pytest.approx(0.25, abs=0.05)
+    assert nvlink == pytest.approx(2.07, rel=0.06)
+
+
+# --- releases ----------------------------------------------------------------------------------------------------
+
+
+def release_of(engine):
+    scenario = resolve("llama-3.1-8b", "dgx-h100", Options(tp=1.0, engine=engine))
+    return scenario.system.engine.release, "; ".join(scenario.assumed)
+
+
+def test_without_a_release_the_newest_is_taken_and_said():
+    newest = list(catalog.releases("vllm"))[-1]
+    release, said = release_of("vllm")
+    assert release == newest
+    assert f"vllm {newest}, the newest release" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "words"),
+    [
+        ("0.19", "0.18", "nearest earlier"),
+        ("0.12.0", "0.8", "nearest earlier"),
+        ("1", "0.33", "nearest earlier"),
+        ("0.2", "0.6", "earliest"),
+    ],
+)
+def test_the_nearest_earlier_release_stands_in_and_is_named(asked, held, words):
+    release, said = release_of(f"vllm-{asked}")
+    assert release == held
+    assert f"vllm {asked} by the numbers of release {held}, the {words}" in said
+
+
+def test_a_release_with_numbers_of_its_own_says_nothing():
+    assert "release" not in release_of("vllm-0.20")[1]
+
+
+@pytest.mark.parametrize("name", ["vllm-", "vllm-x", "vllm-0.1.2.3", "vllm 0.12", "native-1", "llama.cpp"])
+def test_names_that_are_no_engine(name):
+    with pytest.raises(UserError, match=r"as in vllm-0\.12"):
+        resolve("llama-3.1-8b", "dgx-h100", Options(tp=1.0, engine=name))
+
+
+def test_efficiencies_belong_to_the_engine_whatever_its_release():
+    assert perfmodel.system("dgx-h100", engine="vllm-0.12").efficiency == perfmodel.system("dgx-h100").efficiency
+
+
+# --- what a budget is made of ------------------------------------------------------------------------------------
+
+
+def test_drafted_tokens_add_rows_of_logits():
+    """1,024 sequences of six rows of 128,256 words in FP32 are 2.93 GiB, five sixths of it those of drafts."""
+    plain, drafting = (
+        fit(resolve("llama-3.1-70b", "dgx-h100", Options(tp=4.0, engine="vllm", **options))).activation_peak
+        for options in ({}, {"draft": "ngram", "k": 5.0, "alpha": 0.7})
+    )
+    assert drafting - plain == pytest.approx(5 * 1024 * 128256 * 4)
+
+
+def test_an_engine_shards_over_the_cores_of_a_chip():
+    """Sixteen cores on four chips and eight KV heads: each chip holds twice its share."""
+    held = perfmodel.fit("llama-3.1-8b", on="trainium2", tp=4, context=8192).per_token
+    assert held == pytest.approx(2 * 2 * 32 * 8 * 128 * 2 / 4)
+    with pytest.raises(UserError, match="4 cores"):
+        perfmodel.fit("llama-3.1-8b", on="trainium2", tp=16, context=8192)
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-8b", "gemma-3-27b", "gpt-oss-20b", "qwen3-next-80b-a3b", "deepseek-v2-lite"]
+)
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(context=st.integers(1, 100_000))
+def test_growth_and_fixed_part_agree_with_the_tokens(name, context):
+    found = perfmodel.fit(name, on="dgx-h200", tp=1, context=context)
+    whole = math.ceil(context / 16) * 16
+    each = found.to_dict()["per_request_bytes"]
+    assert found.fixed + found.per_token * whole == pytest.approx(each, rel=1e-9)
+    page = found.held.per_token * found.held.block_tokens
+    token = found.per_token if is_uniform(found.scenario) else each / context
+    assert found.kv_tokens * token == pytest.approx(found.parts["kv_pool"], abs=page + token)
+
+
+def test_a_verdict_that_hangs_on_an_estimate_says_so():
+    found = perfmodel.fit("gemma-2-9b", on="RTX 4090", tp=1, context=8192)
+    assert found.fits
+    assert any(line.startswith("the verdict hangs on") and "cuda_graphs" in line for line in found.warnings)
 
 
 def test_budget_of_vllm_adds_up():
@@ -207,9 +378,10 @@ def test_an_array_of_utilisations_is_an_axis():
 
 
 @pytest.mark.parametrize("engine", ["vllm", "trtllm", "sglang"])
-def test_the_engines_files_have_no_problems(engine):
-    path = catalog.bundled() / catalog.ENGINE_FOLDER / f"{engine}.yaml"
-    assert catalog.problems(path, Engine) == []
+def test_the_files_of_an_engines_releases_have_no_problems(engine):
+    for release, path in catalog.releases(engine).items():
+        assert catalog.problems(path, Engine) == []
+        assert catalog.with_engine(perfmodel.system("dgx-h100"), f"{engine}-{release}").engine.release == release
 
 
 def test_machines_that_are_no_gpus_have_no_engine():
@@ -226,6 +398,7 @@ def test_image_encoders_are_weights():
 def test_parts_add_up_to_what_is_visible():
     for engine in ("vllm", "trtllm", "sglang"):
         parts = perfmodel.fit("llama-3.1-8b", on="dgx-h100", tp=2, engine=engine, context=8192).parts
+        assert parts.pop("missing") == 0
         visible = parts.pop("visible")
         assert sum(parts.values()) == pytest.approx(visible)
 

@@ -12,9 +12,10 @@ from perfmodel.cli import run
 from perfmodel.equations import speculative
 from perfmodel.errors import UserError
 from perfmodel.outputs import validation, validation_page
+from perfmodel.specs.naming import find_engine
 from perfmodel.studies import serving_fit, validate
 from perfmodel.studies.validate.metrics import form_key
-from perfmodel.studies.validate.names import _squash, find_engine, find_model, find_system
+from perfmodel.studies.validate.names import _squash, find_model, find_system
 from perfmodel.studies.validate.scoring import PARTS
 
 HEADER = (
@@ -268,10 +269,18 @@ def test_a_card_is_not_taken_for_the_module():
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("vLLM 0.10.1", "vllm"), ("TensorRT-LLM v0.14", "trtllm"), ("TRTLLM", "trtllm"), ("SGLang", "sglang"), ("", "")],
+    [
+        ("vLLM 0.10.1", "vllm-0.10.1"),
+        ("TensorRT-LLM v0.14", "trtllm-0.14"),
+        ("trtllm 1.0.0rc3", "trtllm-1.0.0"),
+        ("TRTLLM", "trtllm"),
+        ("SGLang", "sglang"),
+        ("sglang 0.5.6.post2", "sglang-0.5.6"),
+        ("", ""),
+    ],
 )
 def test_engines(text, name):
-    assert find_engine(text) == name
+    assert str(find_engine(text) or "") == name
 
 
 def test_empty_precisions_are_the_checkpoints_and_the_engines(tmp_path):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfmodel.specs.naming import find_engine
 from perfmodel.studies import serving_fit
 from perfmodel.studies.validate.acceptance import accepted_lengths
 from perfmodel.studies.validate.answers import Tick, answer
-from perfmodel.studies.validate.names import find_engine
 from perfmodel.studies.validate.reading import BUNDLED, Unanswered, bundled_path, read_rows
 from perfmodel.studies.validate.rows import Row, anomaly, ask
 from perfmodel.studies.validate.scoring import FittedFile, Score, fitted_parameters, scores
@@ -122,7 +122,7 @@ def score_rows(given: Iterable[tuple[str, Mapping[str, str]]], tick: Tick = lamb
             cells["metric"],
             cells["model"],
             cells["hardware"],
-            find_engine(cells.get("engine", "")),
+            named.name if (named := find_engine(cells.get("engine", ""))) else "",
             fitted=(cells.get("row_id", ""), cells["metric"]) in fitted,
             anomaly=anomaly(cells),
         )

@@ -120,15 +120,6 @@ def find_system(name: str) -> str:
     return name
 
 
-def find_engine(text: str) -> str:
-    """Return vllm, trtllm or sglang; empty where nothing is said or it is none of them."""
-    low = text.casefold()
-    for word, engine in (("vllm", "vllm"), ("sglang", "sglang"), ("trt", "trtllm"), ("tensorrt", "trtllm")):
-        if word in low:
-            return engine
-    return ""
-
-
 def find_precision(text: str, column: str) -> str:
     """Return a precision by any of its names; empty where none is given."""
     key = re.sub(r"[-\s]+", "_", text.strip().casefold())

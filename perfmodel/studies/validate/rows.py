@@ -13,10 +13,11 @@ from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.question import Options, check_plan, kv_rule, resolve
 from perfmodel.specs import catalog
+from perfmodel.specs.naming import find_engine, read_engine
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
 from perfmodel.studies import serving_fit
 from perfmodel.studies.validate.metrics import FORMS, POWER, PREDICTED, Form, form_key
-from perfmodel.studies.validate.names import find_engine, find_model, find_precision, find_system
+from perfmodel.studies.validate.names import find_model, find_precision, find_system
 from perfmodel.studies.validate.reading import MOST_CHIPS, UNITS, Unanswered, number, plain, read_unit, whole
 from perfmodel.studies.validate.speedups import drafting, measured_length, target_of
 
@@ -61,9 +62,9 @@ def _model(name: str) -> Model:
 
 @functools.cache
 def load_system(name: str, engine: str) -> tuple[System, str, bool]:
-    """Return a system with an engine's efficiencies, the engine, and whether they were calibrated."""
+    """Return a system with an engine's efficiencies and budget, its bare name, and whether they were calibrated."""
     system, chosen, warnings = catalog.load_system(name, engine or None)
-    return system, chosen, not warnings
+    return system, read_engine(chosen).name, not warnings
 
 
 TRAFFIC_FIELDS = frozenset(entry.name for entry in fields(Traffic))
@@ -305,7 +306,7 @@ def ask(row: Row) -> Asked:
     if form.how == "accepted":
         raise Unanswered(_NO_ACCEPTANCE)
     system_name = row.system
-    engine = find_engine(given.get("engine", ""))
+    engine = str(find_engine(given.get("engine", "")) or "")
     bare = load_system(system_name, "")[0]
     machine = machine_of(bare)
     if not machine.free_degrees:
