@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from perfmodel.api import (
         Answer,
         Comparison,
+        Loads,
         check,
         compare,
         explain,
@@ -40,6 +41,7 @@ __all__ = [
     "Answer",
     "Comparison",
     "FitAnswer",
+    "Loads",
     "Prediction",
     "UserError",
     "check",

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-import math
+import functools
+import inspect
+import re
 import reprlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_type_hints, overload
 
 from perfmodel.errors import UserError
+from perfmodel.options import (
+    Arrivals,
+    CostQuestion,
+    ExplainQuestion,
+    FitQuestion,
+    Limits,
+    Name,
+    PoolsQuestion,
+    Quantity,
+    Question,
+    RateQuestion,
+    Said,
+    SimulateQuestion,
+    SizeQuestion,
+    SolveQuestion,
+    StoredQuestion,
+    flag,
+    options_of,
+    unknown,
+)
 from perfmodel.prediction import Prediction, run
-from perfmodel.question import Options, resolve, split_changes
+from perfmodel.question import (
+    Options,
+    check_options,
+    read_options,
+    resolve,
+    split_changes,
+    taken,
+    word,
+)
 from perfmodel.specs import catalog
-from perfmodel.specs.types import Model, System, Traffic
-from perfmodel.specs.units import INSIDE
+from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.outputs.explain import Explanation
@@ -23,26 +53,131 @@ if TYPE_CHECKING:
     from perfmodel.serving.objectives import Objectives
     from perfmodel.studies.cost.ownership import Owning
     from perfmodel.studies.simulate import Comparison as Simulation
-    from perfmodel.studies.size import Sized, Sizing
+    from perfmodel.studies.size import Disaggregated, Sized, Sizing
     from perfmodel.studies.solve import Solution
-    from perfmodel.studies.sweep import Sweep
+    from perfmodel.studies.sweep import Space, Sweep
     from perfmodel.studies.validate import Validation
 
 Changes = Mapping[str, Any] | Sequence[str]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _changes(set: Changes) -> list[str]:
-    """Return changes as the command line has them; numbers are in the inside unit."""
-    if not isinstance(set, Mapping):
-        return list(set)
-    return [f"{path}={_written(value)}" for path, value in set.items()]
+# --- reading what was given --------------------------------------------------------------------------------------
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    inside = isinstance(value, int | float) and math.isfinite(value)
-    return f"{float(value)!r} {INSIDE}" if inside else str(value)
+def _taking(kind: type | None = None, *optional: str) -> Callable[[_Function], _Function]:
+    """Give a function the options of a question as parameters of their own, and refuse a call in the border's words.
+
+    An editor knows the options from the types; ``help``, a notebook and the documentation know them from here.
+    ``optional`` are options of the kind that this function can do without.
+    """
+
+    def give(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        known = options_of(kind) if kind else {}
+        own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        needed = getattr(kind, "__required_keys__", frozenset[str]()) - {*optional}
+        types = get_type_hints(kind) if kind else {}
+        named = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if name in needed else None,
+                annotation=types[name],
+            )
+            for name in known
+        ]
+        shown = signature.replace(parameters=[*own, *named])
+
+        @functools.wraps(function)
+        def call(*given: Any, **options: Any) -> Any:
+            try:
+                shown.bind(*given, **options)
+            except TypeError as error:
+                wrong = next((name for name in options if name not in shown.parameters), None)
+                said = str(error) if wrong is None else unknown(wrong, shown.parameters)
+                raise UserError(f"{function.__name__}: {said}") from None
+            return function(*given, **options)
+
+        call.__signature__ = shown  # type: ignore[attr-defined]
+        if kind:
+            entries = "".join(_entry(name, said, name in needed) for name, said in known.items())
+            call.__doc__ = re.sub(r"    \*\*options\n(?:        .*\n)+", entries, function.__doc__ or "")
+        return cast(_Function, call)
+
+    return give
+
+
+def _entry(name: str, said: Said, needed: bool) -> str:
+    """Return an option as an entry of a docstring."""
+    form = "str or sequence" if said.many else "float or str" if said.unit else "str"
+    optional = "" if needed else ", optional"
+    unit = " [s]" if said.unit == "s" else ""
+    return f"    {name} : {form}{optional}\n        {said.help.removesuffix('.')}{unit}.\n"
+
+
+def _model(model: Any) -> str | Model:
+    return model if isinstance(model, Model) else word("model", model)
+
+
+def _one(on: Any) -> str:
+    """Read the one system of a question."""
+    if isinstance(on, Sequence) and not isinstance(on, str):
+        raise UserError("--on: this asks about one system; compare() takes several")
+    return word("--on", on)
+
+
+def _several(name: str, given: Any) -> list[str]:
+    """Read names, of systems or models: one, or a sequence."""
+    if isinstance(given, str | Path):
+        given = [given]
+    if isinstance(given, Mapping) or not hasattr(given, "__len__"):
+        raise UserError(f"{name} {reprlib.repr(given)}: expected names, as text")
+    return [word(name, each) for each in given]
+
+
+def _systems(on: Any) -> list[str]:
+    found = _several("--on", on)
+    if not found:
+        raise UserError("--on: name at least one system")
+    return found
+
+
+def _scenario(kind: type, model: Any, on: Any, set: Any, given: Mapping[str, Any]) -> tuple[Scenario, dict[str, Any]]:
+    """Return the scenario of a question about one system, and what else was given."""
+    system = _one(on)
+    options, changes, rest = taken(kind, [system], set, given)
+    return resolve(_model(model), system, options, changes), rest
+
+
+def _objectives(given: dict[str, Any], more: Any = None) -> Objectives:
+    """Take the objectives out of what was given, and read others by name: ``{"ttft_p99": 0.5}``."""
+    from perfmodel.serving.objectives import Objectives
+
+    names = options_of(Limits)
+    limits = {name: given.pop(name) for name in names if name in given}
+    if more is not None:
+        if not isinstance(more, Mapping):
+            raise UserError(f"objectives {reprlib.repr(more)}: expected a mapping of names to times")
+        for name in more:
+            if name not in names:
+                raise UserError(f"objective '{name}': expected one of {', '.join(names)}")
+            if name in limits:
+                raise UserError(f"{flag(name)} is given twice: once as an objective")
+        limits |= read_options(Limits, more)
+    return Objectives({(time, what): limit for name, limit in limits.items() for time, what in [name.split("_")]})
+
+
+def _without_rate(given: Mapping[str, Any]) -> None:
+    """Refuse what is about a load where no requests arrive."""
+    for name, value in given.items():
+        if value is not None and name in options_of(Limits):
+            raise UserError(f"{flag(name)} is an objective of a load: give --rate with it")
+        if value is not None and name in options_of(Arrivals) and name != "prefix_hits":
+            raise UserError(f"{flag(name)} is about a load: give --rate with it")
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
 
 
 class Answer(Prediction):
@@ -87,24 +222,33 @@ def _shown(prediction: Prediction) -> Answer:
     return Answer(**{entry.name: getattr(prediction, entry.name) for entry in fields(prediction)})
 
 
-def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -> Answer:
+@overload
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[Question]) -> Answer: ...
+
+
+@overload
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[RateQuestion]) -> Sized: ...
+
+
+@_taking(RateQuestion, "rate")
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Sized:
     """Answer one question.
 
     Parameters
     ----------
-    model : str or Model
+    model : str, path or Model
         Name, alias, Hugging Face id, path, or a loaded architecture.
-    on : str
+    on : str or path
         System, with ``:key=value,...`` for the plan.
     set : mapping or sequence of str
         Changes by path: ``{"system.memory.hbm.bandwidth": "+20%"}``.
     **options
-        ``plan tp pp ep dp engine precision kv_precision traffic prompt output concurrency``.
+        Of a question: numbers, or text as on the command line.
 
     Returns
     -------
-    Answer
-        Times in s, rates in 1/s, sizes in B.
+    Answer or Sized
+        Times in s, rates in 1/s, sizes in B.  With a rate, what :func:`load` returns.
 
     Raises
     ------
@@ -117,7 +261,10 @@ def predict(model: str | Model, *, on: str, set: Changes = (), **options: Any) -
     >>> answer.fits
     True
     """
-    return _shown(run(resolve(model, on, Options(**options), _changes(set))))
+    if options.get("rate") is not None:
+        return load(model, on=on, set=set, **options)
+    _without_rate(options)
+    return _shown(run(_scenario(Question, model, on, set, options)[0]))
 
 
 @dataclass(frozen=True)
@@ -172,14 +319,64 @@ class Comparison:
         return comparison_html(self.answers)
 
 
-def compare(model: str | Model, *, on: Sequence[str], set: Changes = (), **options: Any) -> Comparison:
+@dataclass(frozen=True)
+class Loads:
+    """The same load on several systems, side by side.
+
+    Attributes
+    ----------
+    answers : tuple of Sized
+    """
+
+    answers: tuple[Sized, ...]
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame, one row an answer."""
+        import pandas as pd
+
+        return pd.DataFrame([answer.row() for answer in self.answers])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        from perfmodel.outputs.tables import shared
+        from perfmodel.studies.size import load_dict
+
+        found = [load_dict(answer) for answer in self.answers]
+        return {"answers": found, **{key: shared([one[key] for one in found]) for key in ("assumed", "warnings")}}
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.sizing import print_load
+        from perfmodel.outputs.tables import plain
+
+        return plain(lambda console: print_load(self.answers, console))
+
+    def _repr_html_(self) -> str:
+        from perfmodel.outputs.sizing import load_html
+
+        return load_html(self.answers)
+
+
+@overload
+def compare(
+    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Unpack[Question]
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Unpack[RateQuestion]
+) -> Loads: ...
+
+
+@_taking(RateQuestion, "rate")
+def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Any) -> Comparison | Loads:
     """Answer the same question on several systems.
 
     Parameters
     ----------
-    model : str or Model
+    model : str, path or Model
         As in :func:`predict`.
-    on : sequence of str
+    on : sequence of str or path
         Systems, each with ``:key=value,...`` if wanted.
     set : mapping or sequence of str
         Changes by path; ``SYSTEM:PATH`` or ``#2:PATH`` changes one of them only.
@@ -188,73 +385,53 @@ def compare(model: str | Model, *, on: Sequence[str], set: Changes = (), **optio
 
     Returns
     -------
-    Comparison
+    Comparison or Loads
+        With a rate, each answer is that of :func:`load`.
     """
-    return compare_options(model, list(on), Options(**options), _changes(set))
+    systems = _systems(on)
+    under_load = options.get("rate") is not None
+    if not under_load:
+        _without_rate(options)
+    asked, changes, rest = taken(RateQuestion, systems, set, options)
+    scenarios = [
+        resolve(_model(model), system, asked, mine)
+        for system, mine in zip(systems, split_changes(systems, changes), strict=True)
+    ]
+    if not under_load:
+        return Comparison(tuple(_shown(run(scenario)) for scenario in scenarios))
+    rate, objectives = _rate(asked, rest), _objectives(rest)
+    from perfmodel.studies import size as study
 
-
-def compare_options(model: str | Model, on: Sequence[str], options: Options, changes: Sequence[str]) -> Comparison:
-    """Answer the same question on several systems; the command line's way in."""
-    each = split_changes(on, changes)
-    return Comparison(
-        tuple(_shown(run(resolve(model, system, options, mine))) for system, mine in zip(on, each, strict=True))
-    )
+    return Loads(tuple(study.at_rate(scenario, rate, objectives) for scenario in scenarios))
 
 
 @overload
 def sweep(
-    model: str, *, on: str, axes: Mapping[str, Any], set: Changes = (), out: None = None, **options: Any
+    model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Unpack[Question]
 ) -> Sweep: ...
 
 
 @overload
 def sweep(
-    model: str,
-    *,
-    on: str,
-    axes: Mapping[str, Any],
-    set: Changes = (),
-    out: str | Path,
-    keep: str | None = None,
-    executor: str = "local",
-    scheduler: str | None = None,
-    workers: int | None = None,
-    **options: Any,
+    model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Unpack[StoredQuestion]
 ) -> Stored: ...
 
 
+@_taking(StoredQuestion, "out")
 def sweep(
-    model: str,
-    *,
-    on: str,
-    axes: Mapping[str, Any],
-    set: Changes = (),
-    out: str | Path | None = None,
-    keep: str | None = None,
-    executor: str = "local",
-    scheduler: str | None = None,
-    workers: int | None = None,
-    **options: Any,
+    model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Any
 ) -> Sweep | Stored:
     """Vary inputs of a question over the product of axes.
 
     Parameters
     ----------
-    model, on, set, **options
-        As in :func:`predict`.
+    model, on, set
+        As in :func:`predict`; an axis takes the place of what it names.
     axes : mapping of str to str or sequence
         Values by path: ``"A:B:N"``, ``"A:B:N:log"``, ``"a,b,c"``, or a sequence in the inside unit.
-    out : str or path, optional
-        A folder for any number of points, written in partitions; the same call goes on where it was stopped.
-    keep : str, optional
-        What to keep where not all: ``"pareto:METRIC,METRIC"``, ``"best:METRIC"`` or ``"quantiles:METRIC"``, each with
-        ``:by=AXIS,...`` if wanted; with ``out``.
-    executor : {'local', 'dask'}
-        Where partitions are worked out; with ``out``.
-    scheduler : str, optional
-        Address of a Dask cluster that sees ``out``; without it one is started on this machine.
-    workers : int, optional
-        Processes of the cluster that is started; one a core where not given.
+    **options
+        As in :func:`predict`.  With ``out``, a folder for any number of points, written in partitions: the same call
+        goes on where it was stopped.
 
     Returns
     -------
@@ -268,28 +445,59 @@ def sweep(
     >>> len(result)
     3
     """
-    from perfmodel.studies import sweep as study
-
-    space = study.space(model, on, axes, Options(**options), _changes(set))
-    if out is None:
-        if executor != "local" or any(given is not None for given in (keep, scheduler, workers)):
-            raise UserError("keep, executor, scheduler and workers need out, a folder for the partitions")
+    if not isinstance(axes, Mapping):
+        raise UserError(f"axes {reprlib.repr(axes)}: expected a mapping of paths to values")
+    space, rest = settled(model, on, list(axes.items()), set, options)
+    question = f"perfmodel.sweep({model!r}, on={on!r}, axes={reprlib.repr(dict(axes))})"
+    if "out" not in rest:
         return space.evaluate()
     from perfmodel.outputs import folder
 
-    question = f"perfmodel.sweep({model!r}, on={on!r}, axes={reprlib.repr(dict(axes))})"
-    return folder.run(space, Path(out), question, keep=keep, executor=executor, scheduler=scheduler, workers=workers)
+    return folder.run(space, Path(rest.pop("out")), question, **rest)
 
 
-def fit(model: str | Model, *, on: str, context: float | None = None, set: Changes = (), **options: Any) -> FitAnswer:
+def settled(
+    model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
+) -> tuple[Space, dict[str, Any]]:
+    """Return the space of a sweep, and how it is to be written; the command line's way in."""
+    from perfmodel.studies import sweep as study
+
+    system = _one(on)
+    asked, changes, rest = taken(StoredQuestion, [system], set, given)
+    if "workers" in rest:
+        rest["workers"] = int(rest["workers"])
+    if "out" in rest:
+        rest["out"] = word("--out", rest["out"])
+    elif rest:
+        raise UserError(f"{flag(next(iter(rest)))} needs --out DIR, a folder for the partitions")
+    read = [(word("--axis", path), _axis(path, values)) for path, values in axes]
+    return study.space(_model(model), system, read, asked, changes), rest
+
+
+def _axis(path: str, values: Any) -> str | list[Any]:
+    """Return the values of an axis as text, or a list of texts and numbers, which are in the inside unit."""
+    if isinstance(values, str):
+        return values
+    found = [values] if isinstance(values, Real) else list(values) if hasattr(values, "__len__") else []
+    if not found or isinstance(values, Mapping):
+        raise UserError(f"--axis {path}: give at least one value, as A:B:N, A:B:N:log or a,b,c")
+    for value in found:
+        if not isinstance(value, str | Path | Real):
+            raise UserError(f"--axis {path} {reprlib.repr(value)}: expected a number or a text")
+    words = (str(value) if isinstance(value, Path) else value for value in found)
+    return [word if isinstance(word, str | bool | int) else float(word) for word in words]
+
+
+@_taking(FitQuestion)
+def fit(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[FitQuestion]) -> FitAnswer:
     """Answer whether a model fits, with how many tokens of KV cache and how many requests of a length.
 
     Parameters
     ----------
-    model, on, set, **options
+    model, on, set
         As in :func:`predict`.
-    context : float, optional
-        Tokens of a request; prompt and output of a traffic where one is given, else the most that the model takes.
+    **options
+        As in :func:`predict`, and the tokens of a request: those of a traffic where one is given.
 
     Returns
     -------
@@ -303,11 +511,14 @@ def fit(model: str | Model, *, on: str, context: float | None = None, set: Chang
     """
     from perfmodel.outputs.fit import ask
 
-    return ask(model, on, Options(**options), _changes(set), context)
+    system = _one(on)
+    asked, changes, rest = taken(FitQuestion, [system], set, options)
+    return ask(_model(model), system, asked, changes, rest.get("context"))
 
 
+@_taking(ExplainQuestion)
 def explain(
-    metric: str, model: str | Model, *, on: str, depth: int = 4, set: Changes = (), **options: Any
+    metric: str, model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[ExplainQuestion]
 ) -> Explanation:
     """Explain how a number came about.
 
@@ -315,10 +526,10 @@ def explain(
     ----------
     metric : str
         A key of the JSON or a column of ``--csv``, its unit suffix optional.
-    model, on, set, **options
+    model, on, set
         As in :func:`predict`.
-    depth : int
-        How many equations deep.
+    **options
+        As in :func:`predict`.
 
     Returns
     -------
@@ -327,22 +538,22 @@ def explain(
     """
     from perfmodel.outputs import explain as output
 
-    return output.explain(resolve(model, on, Options(**options), _changes(set)), metric, depth)
+    scenario, rest = _scenario(ExplainQuestion, model, on, set, options)
+    return output.explain(scenario, word("METRIC", metric), int(rest.get("depth", 4)))
 
 
+@_taking(SolveQuestion)
 def solve(
-    metric: str, model: str | Model, *, on: str, for_: str, target: str | float, set: Changes = (), **options: Any
+    metric: str, model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[SolveQuestion]
 ) -> Solution:
     """Find the value of an input at which a metric meets a target.
 
     Parameters
     ----------
-    metric, model, on, set, **options
+    metric, model, on, set
         As in :func:`explain`.
-    for_ : str
-        Path of the input.
-    target : str or float
-        With its unit, ``"20 ms"``, or in the inside unit.
+    **options
+        As in :func:`predict`; a target is text with its unit, ``"20 ms"``, or a number in the inside unit.
 
     Returns
     -------
@@ -357,9 +568,14 @@ def solve(
     """
     from perfmodel.studies import solve as study
 
-    return study.solve(resolve(model, on, Options(**options), _changes(set)), metric, for_, target)
+    scenario, rest = _scenario(SolveQuestion, model, on, set, options)
+    target = rest["target"]
+    if isinstance(target, bool) or not isinstance(target, str | float | int):
+        raise UserError(f"--target {target!r}: expected a number, or a text with its unit")
+    return study.solve(scenario, word("METRIC", metric), rest["for_"], target)
 
 
+@_taking()
 def export_csv(answers: Sequence[Prediction], path: str | Path, dictionary: str | Path | None = None) -> None:
     """Write answers as a tidy file, one row each.
 
@@ -378,25 +594,19 @@ def export_csv(answers: Sequence[Prediction], path: str | Path, dictionary: str 
         output.save_dictionary(list(answers), Path(dictionary))
 
 
+@_taking(CostQuestion)
 def tco(
-    model: str | Model,
-    *,
-    on: Sequence[str],
-    tpot: float | None = None,
-    samples: int | None = None,
-    set: Changes = (),
-    **options: Any,
+    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Unpack[CostQuestion]
 ) -> Owning:
     """Answer what a million tokens cost on each system, what decides it, and how sure that is.
 
     Parameters
     ----------
-    model, on, set, **options
-        As in :func:`compare`; without ``concurrency`` each system runs as many requests as keep ``tpot``.
-    tpot : float, optional
-        Bound on TPOT [s]; 50 ms where neither it nor a concurrency is given.
-    samples : int, optional
-        Quasi-random samples over all that is not known.
+    model, on, set
+        As in :func:`compare`.
+    **options
+        As in :func:`predict`; without ``concurrency`` each system runs as many requests as keep ``tpot``, 50 ms where
+        neither is given.
 
     Returns
     -------
@@ -405,13 +615,20 @@ def tco(
     """
     from perfmodel.studies.cost import ownership, uncertainty
 
-    return ownership.own(
-        model, list(on), Options(**options), _changes(set), tpot, uncertainty.SAMPLES if samples is None else samples
-    )
+    systems = _systems(on)
+    asked, changes, rest = taken(CostQuestion, systems, set, options)
+    samples = int(rest.get("samples", uncertainty.SAMPLES))
+    return ownership.own(_model(model), systems, asked, changes, rest.get("tpot"), samples)
 
 
+@_taking(Question)
 def export_xlsx(
-    path: str | Path, models: Sequence[str], *, on: Sequence[str], set: Changes = (), **options: Any
+    path: str | Path,
+    models: Name | Sequence[Name],
+    *,
+    on: Name | Sequence[Name],
+    set: Changes = (),
+    **options: Unpack[Question],
 ) -> None:
     """Write a planning workbook of live formulas.
 
@@ -419,127 +636,187 @@ def export_xlsx(
     ----------
     path : str or path
         Ends in ``.xlsx``; written whole or not at all.
-    models : sequence of str
+    models : sequence of str or path
         Names; each is asked about on each system.  All bundled systems and models of the same equations come with them.
-    on, set, **options
+    on, set
         As in :func:`compare`.
+    **options
+        As in :func:`predict`.
     """
     from perfmodel.outputs import workbook
     from perfmodel.outputs.offers import bundled_offer
 
-    workbook.check_path(Path(path))
-    offer, asked = bundled_offer(models, on, Options(**options), _changes(set))
-    workbook.write(offer, Path(path), asked=asked)
+    target, systems = Path(word("path", path)), _systems(on)
+    workbook.check_path(target)
+    given, changes, _ = taken(Question, systems, set, options)
+    offer, asked = bundled_offer(_several("models", models), systems, given, changes)
+    workbook.write(offer, target, asked=asked)
 
 
-def whatif(path: str | Path, models: Sequence[str] = (), *, on: Sequence[str] = (), **options: Any) -> None:
+@_taking(Question)
+def whatif(
+    path: str | Path,
+    models: Name | Sequence[Name] = (),
+    *,
+    on: Name | Sequence[Name] = (),
+    **options: Unpack[Question],
+) -> None:
     """Write the what-if page: one HTML file that works offline.
 
     Parameters
     ----------
     path : str or path
         Ends in ``.html``; written whole or not at all.
-    models : sequence of str
+    models : sequence of str or path
         Names; all bundled ones if none.
-    on : sequence of str
+    on : sequence of str or path
         Systems; a dozen if none.
     **options
         As in :func:`predict`.
     """
     from perfmodel.outputs import whatif as output
 
-    output.write(models, on, Options(**options), Path(path))
+    systems = _several("--on", on)
+    asked, _, _ = taken(Question, systems, (), options)
+    output.write(_several("models", models), systems, asked, Path(word("path", path)))
 
 
-def _objectives(limits: Mapping[str, float]) -> Objectives:
-    """Read objectives by name: ``{"ttft_p99": 0.5}``."""
-    from perfmodel.serving.objectives import STATISTICS, TIMES, Objectives
-
-    known = {f"{time}_{what}": (time, what) for time in TIMES for what in STATISTICS}
-    for name, limit in limits.items():
-        if name not in known:
-            raise UserError(f"objective '{name}': expected one of {', '.join(known)}")
-        if not limit > 0:
-            raise UserError(f"objective {name} {limit:g}: must be more than 0 s")
-    return Objectives({known[name]: float(limit) for name, limit in limits.items()})
+def _rate(options: Options, given: dict[str, Any]) -> float:
+    """Take the rate out of what was given [1/s]."""
+    rate = float(given.pop("rate"))
+    if options.concurrency is not None:
+        raise UserError("give either --rate or --concurrency")
+    return rate
 
 
+#: What is searched over where plans are; pools are sized on the plans that are given.
+_SEARCHED = ("least", "precisions", "ks", "availability", "chip_mtbf", "profile")
+
+
+@overload
 def size(
-    model: str,
+    model: Name | Model,
     *,
-    on: Sequence[str],
-    rate: float,
-    objectives: Mapping[str, float] | None = None,
-    least: str = "cost",
-    availability: float | None = None,
-    profile: Sequence[float] = (),
+    on: Name | Sequence[Name],
+    objectives: Mapping[str, Quantity] | None = None,
     set: Changes = (),
+    tick: Callable[[str], None] | None = None,
+    **options: Unpack[SizeQuestion],
+) -> Sizing: ...
+
+
+@overload
+def size(
+    model: Name | Model,
+    *,
+    on: Name | Sequence[Name],
+    objectives: Mapping[str, Quantity] | None = None,
+    set: Changes = (),
+    tick: Callable[[str], None] | None = None,
+    **options: Unpack[PoolsQuestion],
+) -> Disaggregated: ...
+
+
+@_taking(PoolsQuestion, "prefill_on")
+def size(
+    model: Name | Model,
+    *,
+    on: Name | Sequence[Name],
+    objectives: Mapping[str, Quantity] | None = None,
+    set: Changes = (),
+    tick: Callable[[str], None] | None = None,
     **options: Any,
-) -> Sizing:
+) -> Sizing | Disaggregated:
     """Search how many systems, of which kind, in which plan, serve a rate within objectives.
 
     Parameters
     ----------
-    model, on, set, **options
+    model, on, set
         As in :func:`compare`; what they fix is not searched over.
-    rate : float
-        Requests [1/s].
-    objectives : mapping of str to float, optional
-        Times not to exceed [s]: ``ttft``, ``tpot`` or ``latency`` with ``_p50``, ``_p90``, ``_p99`` or ``_mean``.
-    least : str
-        ``cost``, ``power`` or ``chips``.
-    availability : float, optional
-        Share of time that enough replicas must work; spares are added for it.
-    profile : sequence of float
-        Shares of the rate by period, as hours of a day; the answers say how many replicas each needs.
+    objectives : mapping of str to float or str, optional
+        Times not to exceed [s], ``{"tpot_p99": 0.05}``, in place of the options of these names.
+    tick : callable, optional
+        Called with the system that is worked out next.
+    **options
+        As in :func:`predict`, and what the search is about.  A time as a number is in s.
 
     Returns
     -------
-    Sizing
-        With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``.
+    Sizing or Disaggregated
+        With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``; with ``prefill_on`` two pools.
 
     Examples
     --------
-    >>> found = size("llama-3.1-8b", on=["dgx-h100:tp=1"], rate=20, objectives={"tpot_p99": 0.05}, traffic="chat")
+    >>> found = size("llama-3.1-8b", on=["dgx-h100:tp=1"], rate=20, tpot_p99="50 ms", traffic="chat")
     >>> found.answers[0].load.queue.saturated
     False
     """
     from perfmodel.studies import size as study
 
-    if least not in study.GOALS:
-        raise UserError(f"least '{least}': expected one of {', '.join(study.GOALS)}")
+    systems = _systems(on)
+    pool = options.get("prefill_on")
+    asked, changes, rest = taken(
+        PoolsQuestion, systems if pool is None else [*systems, word("--prefill-on", pool)], set, options
+    )
+    rate, limits = _rate(asked, rest), _objectives(rest, objectives)
+    most = rest.pop("max_chips", study.MOST_CHIPS)
+    if pool is not None:
+        if len(systems) != 1:
+            raise UserError("--prefill-on needs one --on, the system of the pool that decodes")
+        for name in _SEARCHED:
+            if name in rest:
+                raise UserError(
+                    f"{flag(name)} is of a search: pools take the fewest replicas of the plans that are given"
+                )
+        return study.disaggregated(
+            _model(model), rest["prefill_on"], systems[0], rate, limits, asked, changes, most_chips=most
+        )
     return study.size(
-        model,
-        list(on),
-        rate,
-        _objectives(objectives or {}),
-        Options(**options),
-        _changes(set),
-        goal=least,
-        available=availability,
-        profile=profile,
+        _model(model), systems, rate, limits, asked, changes, **_searched(asked, rest), most_chips=most, tick=tick
     )
 
 
+def _searched(asked: Options, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a search is told, by the names of its parameters."""
+    from perfmodel.studies.size import GOALS
+
+    goal = given.get("least", "cost")
+    if goal not in GOALS:
+        raise UserError(f"--least {goal}: expected one of {', '.join(GOALS)}")
+    for one, several in (("precision", "precisions"), ("k", "ks")):
+        if getattr(asked, one) is not None and several in given:
+            raise UserError(f"give either {flag(one)} or {flag(several)}")
+    if "chip_mtbf" in given and "availability" not in given:
+        raise UserError("--chip-mtbf needs --availability, the share of time for which spares are counted")
+    return {
+        "goal": goal,
+        "precisions": given.get("precisions", ()),
+        "depths": given.get("ks", ()),
+        "available": given.get("availability"),
+        "chip_mtbf": given.get("chip_mtbf"),
+        "profile": given.get("profile", ()),
+    }
+
+
+@_taking(RateQuestion)
 def load(
-    model: str | Model,
+    model: Name | Model,
     *,
-    on: str,
-    rate: float,
-    objectives: Mapping[str, float] | None = None,
+    on: Name,
+    objectives: Mapping[str, Quantity] | None = None,
     set: Changes = (),
-    **options: Any,
+    **options: Unpack[RateQuestion],
 ) -> Sized:
     """Put a rate of requests on a plan: percentiles, goodput, headroom and what breaks first.
 
     Parameters
     ----------
-    model, on, set, **options
-        As in :func:`predict`; ``dp`` are the replicas.
-    rate : float
-        Requests, all replicas together [1/s].
-    objectives : mapping of str to float, optional
+    model, on, set
+        As in :func:`predict`.
+    objectives : mapping of str to float or str, optional
         As in :func:`size`.
+    **options
+        As in :func:`predict`; ``dp`` are the replicas.  A time as a number is in s.
 
     Returns
     -------
@@ -548,45 +825,39 @@ def load(
 
     Examples
     --------
-    >>> answer = load("llama-3.1-8b", on="dgx-h100:tp=1", rate=5, objectives={"tpot_p99": 0.05})
+    >>> answer = load("llama-3.1-8b", on="dgx-h100:tp=1", rate=5, tpot_p99=0.05)
     >>> answer.load.goodput > 4.9
     True
     """
     from perfmodel.studies import size as study
 
-    return study.at_rate(resolve(model, on, Options(**options), _changes(set)), rate, _objectives(objectives or {}))
+    system = _one(on)
+    asked, changes, rest = taken(RateQuestion, [system], set, options)
+    rate, limits = _rate(asked, rest), _objectives(rest, objectives)
+    return study.at_rate(resolve(_model(model), system, asked, changes), rate, limits)
 
 
+@_taking(SimulateQuestion)
 def simulate(
-    model: str | Model,
+    model: Name | Model,
     *,
-    on: str,
-    rate: float | None = None,
-    trace: str | Path | None = None,
-    sessions: int | None = None,
-    requests: int = 5000,
-    seed: int = 1,
+    on: Name,
     set: Changes = (),
-    **options: Any,
+    tick: Callable[[int], None] | None = None,
+    **options: Unpack[SimulateQuestion],
 ) -> Simulation:
     """Run one replica token by token, beside the closed form of :func:`load`.
 
-    Give one of ``rate``, ``trace`` and ``sessions``.
+    Give one of ``rate``, ``trace`` and ``concurrency``, the clients of a closed loop.
 
     Parameters
     ----------
-    model, on, set, **options
+    model, on, set
+        As in :func:`predict`.
+    tick : callable, optional
+        Called with the number of requests that ended since the last call.
+    **options
         As in :func:`predict`; ``dp`` are the replicas, of which one is simulated.
-    rate : float, optional
-        Requests, all replicas together [1/s].
-    trace : str or path, optional
-        A CSV or JSON-lines file whose arrivals and lengths are replayed.
-    sessions : int, optional
-        Clients of a closed loop, all replicas together.
-    requests : int
-        Requests to draw, or to take of the trace.
-    seed : int
-        Of the random draws.
 
     Returns
     -------
@@ -601,13 +872,55 @@ def simulate(
     """
     from perfmodel.studies import simulate as study
 
-    if sum(value is not None for value in (rate, trace, sessions)) != 1:
-        raise UserError("give one of rate, trace and sessions")
-    scenario = resolve(model, on, Options(**options), _changes(set))
-    file = None if trace is None else str(trace)
-    return study.ask(scenario, rate=rate, trace=file, sessions=sessions, count=requests, seed=seed)
+    if options.get("sessions") is not None:
+        raise UserError(f"--sessions {options['sessions']}: a closed loop of so many clients is --concurrency")
+    arriving = [name for name in ("rate", "trace", "concurrency") if options.get(name) is not None]
+    if len(arriving) != 1:
+        raise UserError("give one of --rate, --trace and --concurrency")
+    _enters_simulation(arriving[0], options)
+    system = _one(on)
+    asked, changes, rest = taken(SimulateQuestion, [system], set, options)
+    scenario = resolve(_model(model), system, asked, changes)
+    if "trace" in rest and "seed" in rest and float(scenario.deployment.dp) == 1:
+        raise UserError("--seed: one replica replays a trace as it is, and nothing is drawn; leave it out")
+    return study.ask(
+        replace(scenario, assumed=_assumed_of(scenario, rest)),
+        rate=_rate(asked, rest) if "rate" in rest else None,
+        trace=rest.get("trace"),
+        sessions=None if asked.concurrency is None else int(asked.concurrency),
+        count=int(rest.get("requests", 5000)),
+        seed=int(rest.get("seed", 1)),
+        tick=tick,
+    )
 
 
+def _assumed_of(scenario: Scenario, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a simulation assumes; a trace has arrivals and lengths, and a rate no number of requests."""
+    from perfmodel.studies.size import about_lengths, assumptions
+
+    if "rate" in given:
+        return tuple(assumptions(scenario))
+    if "trace" not in given:
+        return (*scenario.assumed, about_lengths(scenario.traffic))
+    said = [word for word in scenario.assumed if not word.startswith(("concurrency", "traffic"))]
+    own = [word for word in scenario.assumed if word.endswith(catalog.IN_PLACE) and word not in said]
+    return (*said, *own, f"arrivals and lengths of {given['trace']}")
+
+
+def _enters_simulation(arriving: str, options: Mapping[str, Any]) -> None:
+    """Refuse what a trace or a closed loop has of its own."""
+    own = {"rate": (), "concurrency": ("arrival_scv",), "trace": ("arrival_scv", "lengths", "prompt", "output")}
+    for name in own[arriving]:
+        if options.get(name) is not None:
+            what = (
+                "a trace has arrivals and lengths of its own"
+                if arriving == "trace"
+                else "a closed loop has no arrivals"
+            )
+            raise UserError(f"{flag(name)}: {what}; leave it out")
+
+
+@_taking()
 def report(name: str | Path, out: str | Path | None = None) -> Path:
     """Build a report from its recipe: one page that opens offline, and PNG, SVG and CSV of each chart.
 
@@ -625,10 +938,12 @@ def report(name: str | Path, out: str | Path | None = None) -> Path:
     """
     from perfmodel.outputs import report as output
 
-    folder = Path(out) if out is not None else Path("reports", "build", Path(name).stem)
-    return output.save(str(name), folder)[0]
+    recipe = word("NAME", name)
+    folder = Path(word("--out", out)) if out is not None else Path("reports", "build", Path(recipe).stem)
+    return output.save(recipe, folder)[0]
 
 
+@_taking()
 def validate(data: str | Path | None = None) -> Validation:
     """Score a CSV of measurements, or the bundled ones.
 
@@ -644,9 +959,10 @@ def validate(data: str | Path | None = None) -> Validation:
     """
     from perfmodel.studies import validate as study
 
-    return study.validate(data)
+    return study.validate(None if data is None else word("--data", data))
 
 
+@_taking()
 def system(name: str, engine: str | None = None) -> System:
     """Load a system.
 
@@ -667,9 +983,12 @@ def system(name: str, engine: str | None = None) -> System:
     >>> system("dgx-h100").memory.hbm.bandwidth
     3350000000000.0
     """
-    return catalog.load_system(name, engine)[0]
+    asked = None if engine is None else word("--engine", engine)
+    check_options(Options(engine=asked))
+    return catalog.load_system(word("NAME", name), asked)[0]
 
 
+@_taking()
 def model(name: str) -> Model:
     """Load an architecture.
 
@@ -683,9 +1002,10 @@ def model(name: str) -> Model:
     Model
         Frozen; what :func:`predict` takes in place of a name.
     """
-    return catalog.load_model(name)
+    return catalog.load_model(word("NAME", name))
 
 
+@_taking()
 def traffic(name: str) -> Traffic:
     """Load a traffic.
 
@@ -699,26 +1019,26 @@ def traffic(name: str) -> Traffic:
     Traffic
         Frozen; lengths in tokens.
     """
-    return catalog.load_traffic(name)
+    return catalog.load_traffic(word("NAME", name))
 
 
-def names(kind: str = "system") -> list[str]:
+@_taking()
+def names(kind: str = "systems") -> list[str]:
     """List the specs of a kind, the user's own first.
 
     Parameters
     ----------
     kind : str
-        ``system``, ``model`` or ``traffic``.
+        ``systems``, ``models`` or ``traffics``; the singular does too.
 
     Returns
     -------
     list of str
     """
-    if kind not in catalog.FOLDERS:
-        raise UserError(f"unknown kind '{kind}': expected one of {', '.join(catalog.FOLDERS)}")
-    return [name for name, _, _ in catalog.entries(kind)]
+    return [name for name, _, _ in catalog.entries(catalog.kind_named(word("KIND", kind)))]
 
 
+@_taking()
 def show(name: str, engine: str | None = None) -> Any:
     """Show every number of a spec and where it comes from, as ``perfmodel specs show`` does.
 
@@ -738,9 +1058,11 @@ def show(name: str, engine: str | None = None) -> Any:
 
     from perfmodel.outputs.specs import spec_rows
 
-    return pd.DataFrame(spec_rows(name, engine)).set_index("path")
+    rows = spec_rows(word("NAME", name), None if engine is None else word("--engine", engine))
+    return pd.DataFrame(rows).set_index("path")
 
 
+@_taking()
 def check(*paths: str | Path) -> list[str]:
     """Check spec files, all problems at once.
 
@@ -756,4 +1078,4 @@ def check(*paths: str | Path) -> list[str]:
     """
     from perfmodel.specs.check import check_files
 
-    return check_files([str(path) for path in paths])[1]
+    return check_files([word("FILE", path) for path in paths])[1]

@@ -114,7 +114,6 @@ class Prediction:
             What does not exist is None.
         """
         fits = bool(self.fits)
-        plan = self.scenario.deployment
         return {
             **{key: _json(value) for key, value in self.one_pass.items()},
             **{key: _json(self.metrics[key]) for key in METRICS if key not in _USD.values()},
@@ -130,24 +129,7 @@ class Prediction:
             "band": {key: dict(ends) for key, ends in self.band.items()} or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
-            "model": self.scenario.model.name,
-            "system": self.scenario.system.name,
-            "plan": {
-                "name": plan.plan,
-                "tp": _json(plan.tp),
-                "pp": _json(plan.pp),
-                "ep": _json(plan.ep),
-                "dp": _json(plan.dp),
-                "engine": plan.engine,
-                "precision": plan.precision,
-                "kv_precision": plan.kv_precision,
-            },
-            "traffic": {
-                "name": self.scenario.traffic.name,
-                "prompt": _json(self.scenario.traffic.prompt),
-                "output": _json(self.scenario.traffic.output),
-                "concurrency": _json(self.scenario.traffic.concurrency),
-            },
+            **question_of(self.scenario),
             "speculation": self._speculation(),
             "chips": _json(self.chips),
             "reason": self.reason or None,
@@ -195,7 +177,42 @@ class Prediction:
         said = data["speculation"] or {}
         flat.update({f"speculation_{key}": said.get(key) for key in ("draft", "k", "tokens_per_step", "speedup")})
         flat["reason"] = data["reason"]
+        flat.update({said: "; ".join(data[said]) for said in ("assumed", "warnings")})
         return flat
+
+
+def question_of(scenario: Scenario) -> dict[str, Any]:
+    """Return model, system, plan and traffic of a question, as answers name them.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    dict
+    """
+    plan, traffic = scenario.deployment, scenario.traffic
+    return {
+        "model": scenario.model.name,
+        "system": scenario.system.name,
+        "plan": {
+            "name": plan.plan,
+            "tp": _json(plan.tp),
+            "pp": _json(plan.pp),
+            "ep": _json(plan.ep),
+            "dp": _json(plan.dp),
+            "engine": plan.engine,
+            "precision": plan.precision,
+            "kv_precision": plan.kv_precision,
+        },
+        "traffic": {
+            "name": traffic.name,
+            "prompt": _json(traffic.prompt),
+            "output": _json(traffic.output),
+            "concurrency": _json(traffic.concurrency),
+        },
+    }
 
 
 def _json(value: Any) -> Any:
@@ -377,7 +394,11 @@ def _run(scenario: Scenario) -> Prediction:
         ledger, nodes = traced(scenario)
         times = [nodes.metrics[key] for key in _times(scenario)]
         missing = [path for path, entry in ledger.reached(times).items() if entry.value != entry.value]
-        reason = f"not published: {', '.join(missing)}; give a value with --set"
+        reason = (
+            f"not published: {', '.join(missing)}; give a value with --set"
+            if missing
+            else "the times are not finite with these inputs: one of them lies far outside what machines have"
+        )
     else:
         limits = {
             phase: max(CAUSES, key=lambda cause, parts=parts: float(parts[cause]))  # type: ignore[misc]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
+import numbers
 import os
-from collections.abc import Iterator, Sequence
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.machines.base import Machine, machine_of
 from perfmodel.machines.speculation import draft_scenario
+from perfmodel.options import Arrivals, Question, Said, flag, options_of, unknown
 from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog, kinds
 from perfmodel.specs.files import hints
 from perfmodel.specs.naming import read_engine, written_precision
-from perfmodel.specs.paths import assign
+from perfmodel.specs.paths import assign, full_path, unit_at
 from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_word
 from perfmodel.specs.types import (
     PRECISIONS,
@@ -31,7 +37,7 @@ from perfmodel.specs.types import (
     Traffic,
     Vision,
 )
-from perfmodel.specs.units import YEAR, show
+from perfmodel.specs.units import INSIDE, YEAR, change, show
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class Options:
     alpha: float | None = None
     ar: float | None = None
     accept: str | Sequence[float] | None = None
+    accept_logged: str | Sequence[float] | None = None
 
 
 _SYSTEM_KEYS = {
@@ -98,12 +105,159 @@ def split_system(on: str, options: Options) -> tuple[str, Options]:
         return name, options
     given: dict[str, Any] = {}
     for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if key.strip() not in _SYSTEM_KEYS or not equals or not value.strip():
+        key, equals, value = (text.strip() for text in part.partition("="))
+        if key not in _SYSTEM_KEYS or not equals or not value:
             raise UserError(f"--on '{on}': '{part}' is none of {', '.join(f'{key}=' for key in _SYSTEM_KEYS)}")
-        name_of = _SYSTEM_KEYS[key.strip()]
-        given[name_of] = option(name_of, value.strip(), f"--on {key.strip()}") if name_of in FIELDS else value.strip()
+        name_of = _SYSTEM_KEYS[key]
+        if name_of in given:
+            raise UserError(f"--on '{on}': {key}= is given twice")
+        given[name_of] = read_option(name_of, value, options_of(Question)[name_of], f"--on {key}")
     return name, replace(options, **given)
+
+
+def check_given_once(systems: Sequence[str], options: Options) -> None:
+    """Refuse an option that every system overrides, so that it enters nowhere.
+
+    Parameters
+    ----------
+    systems : sequence of str
+        Each with its plan.
+    options : Options
+    """
+    own = [split_system(on, Options())[1] for on in systems]
+    for key, name in _SYSTEM_KEYS.items():
+        if getattr(options, name) is not None and own and all(getattr(mine, name) is not None for mine in own):
+            raise UserError(f"{flag(name)} is given twice: {key}= of --on takes its place; leave one of them out")
+
+
+def taken(
+    kind: type, systems: Sequence[str], set: Any, given: Mapping[str, Any]
+) -> tuple[Options, list[str], dict[str, Any]]:
+    """Read what was given with a question.
+
+    Parameters
+    ----------
+    kind : type
+        Of :mod:`perfmodel.options`: which options there are.
+    systems : sequence of str
+        What is asked about, each with its plan.
+    set : mapping or sequence of str
+        Changes by path; numbers are in the inside unit.
+    given : mapping of str to Any
+        Options by name, as text or as numbers.
+
+    Returns
+    -------
+    options : Options
+    changes : list of str
+        ``PATH=VALUE`` each, those that options about arrivals stand for first.
+    rest : dict of str to Any
+        What else was given, read.
+    """
+    rest = read_options(kind, given)
+    options = Options(**{name: rest.pop(name) for name in options_of(Question) if name in rest})
+    check_given_once(systems, options)
+    loaded = [f"traffic.{name}={rest.pop(name)}" for name in options_of(Arrivals) if name in rest]
+    return options, [*loaded, *_changes(set)], rest
+
+
+def _changes(set: Any) -> list[str]:
+    """Return changes as ``PATH=VALUE`` each."""
+    if isinstance(set, str):
+        return [set]
+    if isinstance(set, Mapping):
+        return [f"{word('--set', path)}={_value(path, value)}" for path, value in set.items()]
+    if not isinstance(set, Sequence):
+        raise UserError(f"--set {reprlib.repr(set)}: expected a mapping of paths to values, or texts PATH=VALUE")
+    return [word("--set", text) for text in set]
+
+
+def _value(path: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return f"{float(value)!r} {INSIDE}"
+    if not isinstance(value, str | Path | numbers.Real):
+        raise UserError(f"--set {path}={reprlib.repr(value)}: expected a number or a text")
+    return str(value)
+
+
+def read_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the options of a question, each as its type says.
+
+    Parameters
+    ----------
+    kind : type
+        Of :mod:`perfmodel.options`: which options there are.
+    given : mapping of str to Any
+        By name: text as a command line has it, or numbers; None is not given.
+
+    Returns
+    -------
+    dict of str to Any
+        Words, floats in the inside unit, and tuples of them; what is not given is not there.
+
+    Raises
+    ------
+    UserError
+        Where there is no such option, or a value is none of its type.
+    """
+    known = options_of(kind)
+    for name in given:
+        if name not in known:
+            raise UserError(unknown(name, known))
+    return {name: read_option(name, value, known[name]) for name, value in given.items() if value is not None}
+
+
+def read_option(name: str, value: Any, said: Said, door: str = "") -> Any:
+    """Read one option.
+
+    Parameters
+    ----------
+    name : str
+    value : Any
+    said : Said
+    door : str
+        How the option was spelt, for the refusal.
+
+    Returns
+    -------
+    Any
+        A word, a float or a tuple of those.
+    """
+    door = door or flag(name)
+    if said.unit is None:
+        return value
+    if said.many:
+        parts = value.split(",") if isinstance(value, str) else value
+        if isinstance(parts, Mapping) or not hasattr(parts, "__len__") or not len(parts):
+            raise UserError(f"{door} {reprlib.repr(value)}: expected {said.metavar}")
+        return tuple(read_option(name, part, said._replace(many=False), door) for part in parts)
+    if (said.of or name) in FIELDS:
+        return option(said.of or name, value, door)
+    if name in options_of(Arrivals) and said.unit:
+        return number(door, value, range_of(hints(Traffic)[name]) or Range(said.unit))
+    return number(door, value, Range(said.unit, **said.span)) if said.unit else word(door, value)
+
+
+def word(name: str, value: Any) -> str:
+    """Read a name or a path.
+
+    Parameters
+    ----------
+    name : str
+        Of the option, for the refusal.
+    value : str or path
+
+    Returns
+    -------
+    str
+    """
+    if not isinstance(value, str | Path):
+        raise UserError(f"{name} {reprlib.repr(value)}: expected a name, as text")
+    if not str(value).strip():
+        raise UserError(f"{name}: expected a name, found nothing")
+    return str(value).strip()
 
 
 def number(name: str, written: Any, rule: Range = Range("1")) -> float:  # noqa: B008
@@ -113,7 +267,7 @@ def number(name: str, written: Any, rule: Range = Range("1")) -> float:  # noqa:
     ----------
     name : str
         Of the option, for the refusal.
-    written : str, int or float
+    written : str or float
     rule : Range
         What it can be.
 
@@ -122,6 +276,8 @@ def number(name: str, written: Any, rule: Range = Range("1")) -> float:  # noqa:
     float
     """
     try:
+        if isinstance(written, numbers.Real) and not isinstance(written, bool | int):
+            written = float(written)
         return read_number(written, rule)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
@@ -197,18 +353,18 @@ def speculation_of(
     UserError
         Where no draft, no k or no acceptance is given, or two that exclude each other.
     """
-    measures = {name: getattr(options, name) for name in ("alpha", "ar", "accept")}
+    measures = {name: getattr(options, name) for name in ("alpha", "ar", "accept", "accept_logged")}
     given = [name for name, value in measures.items() if value is not None]
     if options.draft is None:
         if given or options.k is not None:
-            raise UserError(f"--{(['k'] if options.k is not None else given)[0]} needs --draft MODEL")
+            raise UserError(f"{flag((['k'] if options.k is not None else given)[0])} needs --draft MODEL")
         return None, [], []
     if len(given) != 1:
         raise UserError(
-            f"--draft {options.draft}: give one of --alpha, --ar or --accept; how many drafted tokens are accepted "
-            "depends on the pair of models and on the text"
+            f"--draft {options.draft}: give one of --alpha, --ar or --accept (--accept-logged as an engine logs it); "
+            "how many drafted tokens are accepted depends on the pair of models and on the text"
         )
-    accept = _positions(options.accept) if options.accept is not None else ()
+    accept, logged_alike = _positions(options)
     k = options.k if options.k is not None else float(len(accept)) or None
     if k is None:
         raise UserError(f"--draft {options.draft}: give --k, the tokens drafted a step")
@@ -216,9 +372,13 @@ def speculation_of(
         raise UserError(
             f"--ar {options.ar:g}: AR counts the target's own token, so it is at least 1 / (k + 1) = {1 / (k + 1):.3g}"
         )
-    assumed, warnings, machine = [], [], machine_of(system)
+    assumed: list[str] = []
+    machine = machine_of(system)
+    warnings = [logged_alike] if logged_alike else []
     if accept and k > len(accept):
         assumed.append(f"acceptance beyond position {len(accept)} is that of the last")
+    elif len(accept) > k:
+        assumed.append(f"of the acceptances of {len(accept)} positions the first {k:g} count, as many as are drafted")
     word = options.draft.casefold()
     model: Model | None = None
     shares_ends = word in HEADS
@@ -242,7 +402,8 @@ def speculation_of(
             )
     said = Provenance("given by the user", "given")
     provenance = {f"model.{path}": origin for path, origin in (model.provenance if model else {}).items()}
-    provenance |= dict.fromkeys(("k", *given, *(f"accept.{at}" for at in range(1, len(accept) + 1))), said)
+    measured = [f"accept.{at}" for at in range(1, len(accept) + 1)] or given
+    provenance |= dict.fromkeys(("k", *measured), said)
     provenance |= {
         "host_time": machine.draft_host_source,
         "max_tp": Provenance("the draft's heads", "derived"),
@@ -295,13 +456,31 @@ def _check_draft(scenario: Scenario) -> list[str]:
     return [f"the draft on {tp:g} of {most:g} ranks, as many as divide its heads"] if tp < most else []
 
 
-def _positions(written: str | Sequence[float]) -> tuple[float, ...]:
-    """Read the acceptances of a vector, position by position."""
-    words = written.split(",") if isinstance(written, str) else written
-    found = tuple(number("--accept", word, Range("1", 0.0, 1.0)) for word in words)
-    if not found:
-        raise UserError(f"--accept {written}: write chances between 0 and 1, one a position: 0.8,0.7,0.6")
-    return found
+def _positions(options: Options) -> tuple[tuple[float, ...], str]:
+    """Return the chance of each position when those before it were accepted, and what to mind of how it was given."""
+    name = "accept" if options.accept is not None else "accept_logged"
+    if getattr(options, name) is None:
+        return (), ""
+    found = read_option(name, getattr(options, name), options_of(Question)[name])
+    written = f"{flag(name)} {','.join(f'{share:g}' for share in found)}"
+    shares = _conditional(found)
+    if name == "accept_logged":
+        if any(share > 1 for share in shares):
+            raise UserError(f"{written}: the share of steps that accept a position cannot rise from one to the next")
+        return shares, ""
+    falls = len(found) > 1 and all(later < earlier for earlier, later in itertools.pairwise(found))
+    if falls and min(shares) / max(shares) > min(found) / max(found):
+        return found, (
+            f"{written} falls as the rates do that engines log, which are of all steps: where it is such a log, give "
+            "it as --accept-logged"
+        )
+    return found, ""
+
+
+def _conditional(logged: Sequence[float]) -> tuple[float, ...]:
+    """Return the chance of each position when those before it were accepted, of shares of all steps."""
+    before = (1.0, *logged)
+    return tuple(now / last if last else math.inf if now else 0.0 for last, now in zip(before, logged, strict=False))
 
 
 def _most_ranks(machine: Machine, model: Model) -> float:
@@ -583,21 +762,24 @@ def ask(
     speculation, more, notes = speculation_of(options, architecture, system, precision)
     assumed, warnings = [*assumed, *more], [*warnings, *notes]
     scenario = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics())
-    for change in changes:
-        if not change.lstrip().startswith("deployment."):
-            scenario = assign(scenario, change)
+    paths = [full_path(scenario, text.partition("=")[0].strip()) for text in changes]
+    for text, path in zip(changes, paths, strict=True):
+        if not path.startswith("deployment."):
+            scenario = assign(scenario, text)
     deployment, why = _deployment(scenario, options)
     if why:
         assumed.insert(0, why)
     scenario = replace(scenario, deployment=deployment)
-    for change in changes:
-        if change.lstrip().startswith("deployment."):
-            scenario = assign(scenario, change)
+    for text, path in zip(changes, paths, strict=True):
+        if path.startswith("deployment."):
+            scenario = assign(scenario, text)
+    _refuse_swallowed(scenario, options, changes, paths)
     asked = scenario.speculation
     if asked is not None and asked.ar is not None and speculation is not None and asked.k != speculation.k:
         raise UserError("--set speculation.k: an AR belongs to one k; give --k with the --ar that goes with it")
     assumed += check_layout(scenario)
     assumed.append(_money(scenario))
+    assumed += catalog.in_place(system, architecture, traffic, speculation, scenario.economics)
     scenario = replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
     for gathered in _LISTENING:
         gathered.append(scenario)
@@ -645,6 +827,36 @@ def _with_images(model: Model, traffic: Traffic, images: float) -> tuple[Model, 
     provenance = {**traffic.provenance, "prompt": Provenance("text and images", "derived")}
     prompt = traffic.prompt + tokens
     return model, replace(traffic, prompt=prompt, provenance=provenance), f"{said}, added to the prompt"
+
+
+#: Inputs that an option gives.
+_GIVEN = {
+    **{
+        f"{kind.__name__.lower()}.{field}": name
+        for name, (kind, field) in FIELDS.items()
+        if kind in (Deployment, Traffic)
+    },
+    "deployment.engine": "engine",
+    "model.vision.images": "images",
+}
+
+
+def _refuse_swallowed(scenario: Scenario, options: Options, changes: Sequence[str], paths: Sequence[str]) -> None:
+    """Refuse a change that takes the place of an option, or of another change, of the same input."""
+    by = {path: flag(name) for path, name in _GIVEN.items() if getattr(options, name) is not None}
+    for text, path in zip(changes, paths, strict=True):
+        if path in by and not _is_relative(scenario, path, text.partition("=")[2]):
+            raise UserError(f"--set {text}: {by[path]} is given too; leave one of them out")
+        by.setdefault(path, f"--set {path}=")
+
+
+def _is_relative(scenario: Scenario, path: str, written: str) -> bool:
+    """Whether a new value builds on the old one, so that both count."""
+    try:
+        unit = unit_at(scenario, path)
+        return change(written.strip(), unit, 1.0) != change(written.strip(), unit, 2.0)
+    except UserError:
+        return False
 
 
 def _money(scenario: Scenario) -> str:
@@ -715,20 +927,20 @@ def split_changes(systems: Sequence[str], changes: Sequence[str]) -> list[list[s
     """
     each: list[list[str]] = [[] for _ in systems]
     names = [split_system(system, Options())[0] for system in systems]
-    for change in changes:
-        head, colon, rest = change.partition(":")
+    for text in changes:
+        head, colon, rest = text.partition(":")
         if not colon or "=" in head:
             for mine in each:
-                mine.append(change)
+                mine.append(text)
             continue
         if head.startswith("#"):
             if not head[1:].isdigit() or not 1 <= int(head[1:]) <= len(systems):
-                raise UserError(f"--set {change}: there is no system {head}; #1 to #{len(systems)} are given")
+                raise UserError(f"--set {text}: there is no system {head}; #1 to #{len(systems)} are given")
             each[int(head[1:]) - 1].append(rest)
             continue
         named = [index for index, name in enumerate(names) if name.casefold() == head.casefold()]
         if not named:
-            raise UserError(f"--set {change}: '{head}' is none of the systems {', '.join(names)}")
+            raise UserError(f"--set {text}: '{head}' is none of the systems {', '.join(names)}")
         for index in named:
             each[index].append(rest)
     return each

@@ -67,15 +67,15 @@ def _entries(parameters: list[Any]) -> Iterator[str]:
 
 def reference() -> str:
     """Return the page."""
-    from perfmodel.cli.common import OPTIONS
+    from perfmodel.options import Question, options_of
 
-    found = dict(commands())
-    asking = {name for name, command in found.items() if OPTIONS.keys() <= {p.name for p in command.params}}
-    shared = [p for p in found["perfmodel predict"].params if p.name in OPTIONS]
+    found, asked = dict(commands()), options_of(Question)
+    asking = {name for name, command in found.items() if asked.keys() <= {p.name for p in command.params}}
+    shared = [p for p in found["perfmodel predict"].params if p.name in asked]
     parts = [_HEAD, *_entries(shared)]
     for name, command in found.items():
         parts += [f"## {name}", *(_escaped(words) for words in inspect.cleandoc(command.help or "").split("\n\n"))]
-        parts += _entries([p for p in command.params if name not in asking or p.name not in OPTIONS])
+        parts += _entries([p for p in command.params if name not in asking or p.name not in asked])
         if name in asking:
             listed = " ".join(f"`{option}`" for p in shared for option in p.opts)
             parts.append(f"[Options of a question](#options-of-a-question)\n: {listed}")

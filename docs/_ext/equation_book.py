@@ -31,7 +31,7 @@ SAMPLE: tuple[tuple[str, str, dict[str, Any], tuple[str, ...]], ...] = (
     ("llama-3.1-70b", "dgx-h100", {"concurrency": 32.0}, ()),
     ("llama-3.1-70b", "dgx-h100:engine=trtllm", {"precision": "fp8"}, ("economics.ownership=owned",)),
     ("llama-3.1-70b", "dgx-h200:engine=sglang", {"traffic": "rag"}, ("economics.ownership=rented",)),
-    ("llama-3.1-405b", "dgx-h100:tp=8,pp=2", {}, ("system.efficiency.cuda_graphs=false",)),
+    ("llama-3.1-405b", "dgx-h100:tp=8,pp=2", {}, ("system.efficiency.eager=true",)),
     ("gpt-oss-120b", "mi355x-8", {}, ()),
     ("llama-3.1-70b", "tpu-v6e", {}, ()),
     ("deepseek-v3", "dgx-h200:ep=8", {"precision": "fp8"}, ()),

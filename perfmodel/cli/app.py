@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from perfmodel import __version__
-from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED
+from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED, common
 from perfmodel.errors import UserError
 from perfmodel.writing import reason
 
@@ -69,7 +69,7 @@ def application(verbs: Sequence[str] = VERBS) -> typer.Typer:
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, name=name)
         else:
-            app.command()(verb)
+            app.command(cls=common.Verb)(verb)
     return app
 
 

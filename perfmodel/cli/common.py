@@ -8,55 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
+
+from perfmodel.cli import DOES_NOT_FIT, OK
+from perfmodel.errors import UserError
+from perfmodel.options import Said, flag, options_of
 
 if TYPE_CHECKING:
     from perfmodel.outputs.fit import FitAnswer
     from perfmodel.prediction import Prediction
-    from perfmodel.question import Options
-    from perfmodel.studies.size import Sized
+    from perfmodel.studies.size import Disaggregated, Sized
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]
 SYSTEM_HELP = "System, if wanted with a plan: dgx-h100:tp=8,engine=vllm. Keys: plan tp pp ep dp engine precision kv."
 OneSystem = Annotated[str, typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=SYSTEM_HELP)]
 Systems = Annotated[list[str], typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=f"{SYSTEM_HELP} Repeat it.")]
-Tp = Annotated[str | None, typer.Option("--tp", metavar="N", help="Tensor-parallel degree.")]
-Pp = Annotated[str | None, typer.Option("--pp", metavar="N", help="Pipeline stages.")]
-Ep = Annotated[str | None, typer.Option("--ep", metavar="N", help="Expert-parallel degree.")]
-Dp = Annotated[str | None, typer.Option("--dp", metavar="N", help="Replicas.")]
-Engine = Annotated[
-    str | None,
-    typer.Option("--engine", metavar="ENGINE", help="vllm, trtllm, sglang or native, with a release as in vllm-0.12."),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option("--precision", metavar="P", help="Storage of the weights: bf16 fp16 fp8 int8 fp4 mxfp4 int4."),
-]
-KvPrecision = Annotated[str | None, typer.Option("--kv-precision", metavar="P", help="Storage of the KV cache.")]
-Traffic = Annotated[
-    str | None, typer.Option("--traffic", metavar="NAME", help="chat, code, rag, reasoning, agent, pd-1 ... pd-32.")
-]
-Prompt = Annotated[str | None, typer.Option("--prompt", metavar="P", help="Prompt tokens, with --output.")]
-Output = Annotated[str | None, typer.Option("--output", metavar="D", help="Output tokens, with --prompt.")]
-Concurrency = Annotated[
-    str | None, typer.Option("--concurrency", metavar="N", help="Requests at once, all replicas together.")
-]
-Images = Annotated[
-    str | None, typer.Option("--images", metavar="N", help="Images of a request; their tokens are added to the prompt.")
-]
-Draft = Annotated[
-    str | None,
-    typer.Option(
-        "--draft", metavar="MODEL", help="Draft model of speculative decoding; eagle, mtp: one layer; ngram: look-up."
-    ),
-]
-Drafted = Annotated[str | None, typer.Option("--k", metavar="N", help="Tokens drafted a step, with --draft.")]
-Alpha = Annotated[
-    str | None, typer.Option("--alpha", metavar="A", help="Chance that a drafted token is accepted, at every position.")
-]
-Ar = Annotated[
-    str | None, typer.Option("--ar", metavar="A", help="Tokens of a step, the target's own included, over k + 1.")
-]
-Accept = Annotated[str | None, typer.Option("--accept", metavar="A1,A2,...", help="The chance position by position.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Vary an input: system.memory.hbm.bandwidth=+20%. Repeat it."),
@@ -65,56 +31,88 @@ Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON ob
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 
-#: The options of a question, which `asks` gives to a verb.
-OPTIONS: dict[str, Any] = {
-    "tp": Tp,
-    "pp": Pp,
-    "ep": Ep,
-    "dp": Dp,
-    "engine": Engine,
-    "precision": Precision,
-    "kv_precision": KvPrecision,
-    "traffic": Traffic,
-    "prompt": Prompt,
-    "output": Output,
-    "concurrency": Concurrency,
-    "images": Images,
-    "draft": Draft,
-    "k": Drafted,
-    "alpha": Alpha,
-    "ar": Ar,
-    "accept": Accept,
-}
+class Verb(TyperCommand):
+    """A verb that refuses an option that is given twice where one is meant; the parser would take the last."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of a verb."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option in order:
+            if (
+                isinstance(option, TyperOption)
+                and not option.multiple
+                and not option.is_flag
+                and order.count(option) > 1
+            ):
+                more = "; compare takes several" if option.name == "on" else ""
+                raise UserError(f"{option.opts[0]} is given twice: {self.name} takes one{more}")
+        return super().parse_args(ctx, args)
 
 
-def asks(verb: Callable[..., int]) -> Callable[..., int]:
-    """Give a verb the options of a question in place of its parameter ``given``."""
-    signature = inspect.signature(verb, eval_str=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.name == "given":
-            parameters += [
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-                for name, kind in OPTIONS.items()
-            ]
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+def asks(kind: type, *needed: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a verb the options of a question in place of its parameter ``given``, which gets those that were given.
 
-    def call(**arguments: Any) -> int:
-        return verb(given=_read({name: arguments.pop(name) for name in OPTIONS}), **arguments)
+    Parameters
+    ----------
+    kind : type
+        Of :mod:`perfmodel.options`.
+    *needed : str
+        Options that the verb cannot do without.
+    """
 
-    call.__name__, call.__doc__, call.__module__ = verb.__name__, verb.__doc__, verb.__module__
-    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return call
+    def give(verb: Callable[..., int]) -> Callable[..., int]:
+        signature = inspect.signature(verb, eval_str=True)
+        names = list(options_of(kind))
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.name == "given":
+                parameters += [_option(name, said, name in needed) for name, said in options_of(kind).items()]
+            else:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+        def call(**arguments: Any) -> int:
+            given = {name: text for name in names if (text := arguments.pop(name)) is not None}
+            return verb(given=given, **arguments)
+
+        call.__name__, call.__doc__, call.__module__ = verb.__name__, verb.__doc__, verb.__module__
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return call
+
+    return give
 
 
-def _read(given: dict[str, str | None]) -> Options:
-    """Return the options of a question, read by the types of the fields that they fill."""
-    from perfmodel.question import FIELDS, Options, option
+def _option(name: str, said: Said, needed: bool) -> inspect.Parameter:
+    """Return an option of a question as a parameter of a verb: text, which is read behind the border."""
+    option = typer.Option(flag(name), metavar=said.metavar, help=said.help, hidden=said.hidden)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if needed else None,
+        annotation=Annotated[str, option] if needed else Annotated[str | None, option],
+    )
 
-    read: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return Options(**{name: option(name, value) if name in FIELDS else value for name, value in read.items()})
+
+def one_of(**given: object) -> None:
+    """Refuse ways out that exclude each other: one answer leaves in one form.
+
+    Parameters
+    ----------
+    **given
+        What was given of each, by the name of its option.
+    """
+    found = [flag(name) for name, value in given.items() if value]
+    if len(found) > 1:
+        raise UserError(f"give either {' or '.join(found)}: an answer leaves in one form")
+
+
+def code(answers: Sequence[Prediction | Sized]) -> int:
+    """Return the exit code of answers: where none of them has numbers, standard error says why."""
+    missing = [answer.reason for answer in answers if answer.reason]
+    if len(missing) < len(answers):
+        return OK
+    print(f"perfmodel: {missing[0]}", file=sys.stderr)
+    return DOES_NOT_FIT
 
 
 def console() -> Any:
@@ -124,20 +122,21 @@ def console() -> Any:
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
-def write_csv(answers: Sequence[Prediction | FitAnswer | Sized]) -> None:
+def write_csv(answers: Sequence[Prediction | FitAnswer | Sized | Disaggregated]) -> None:
     """Print answers as CSV: RFC 4180, ISO numbers."""
     write_rows([answer.row() for answer in answers])
 
 
 def write_rows(rows: Sequence[dict[str, Any]]) -> None:
-    """Print rows of the same columns as CSV."""
+    """Print rows as CSV; what a row does not have stays empty."""
     import csv
 
     from perfmodel.outputs.files import text_cell
 
     if not rows:
         return
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\r\n")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\r\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({key: text_cell(value) if isinstance(value, str) else value for key, value in row.items()})

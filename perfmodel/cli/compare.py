@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common, load
+from perfmodel.cli import common
+from perfmodel.options import RateQuestion
 
 
-@common.asks
-@load.objectives
+@common.asks(RateQuestion)
 def compare(
     model: common.Model,
     on: common.Systems,
     given: Any,
-    limits: Any,
-    rate: load.Rate = None,
-    arrival_scv: load.Scv = None,
-    prefix_hits: load.Hits = None,
-    lengths: load.Lengths = None,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
@@ -29,26 +23,21 @@ def compare(
 
     Example: perfmodel compare llama-3.1-70b --on lpu-v1 --on dgx-h100
     """
-    from perfmodel.api import compare_options
+    from perfmodel import api
 
-    loaded = load.load_changes(arrival_scv, prefix_hits, lengths)
-    wanted = [*loaded, *(changes or [])]
-    if rate is not None:
-        return load.answer(model, on, rate, given, wanted, limits, json=json, csv=csv, compared=True)
-    load.refuse_without_rate(limits, loaded)
-
-    comparison = compare_options(model, on, given, wanted)
+    common.one_of(json=json, csv=csv)
+    comparison = api.compare(model, on=on, set=changes or (), **given)
     answers = comparison.answers
     if json:
         common.write_json(comparison.to_dict())
     elif csv:
         common.write_csv(answers)
-    else:
+    elif isinstance(comparison, api.Comparison):
         from perfmodel.outputs.tables import print_comparison
 
-        print_comparison(answers, common.console())
-    missing = [answer for answer in answers if answer.reason]
-    if len(missing) < len(answers):
-        return OK
-    print(f"perfmodel: {missing[0].reason}", file=sys.stderr)
-    return DOES_NOT_FIT
+        print_comparison(comparison.answers, common.console())
+    else:
+        from perfmodel.outputs.sizing import print_load
+
+        print_load(comparison.answers, common.console())
+    return common.code(answers)

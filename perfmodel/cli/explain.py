@@ -9,22 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.options import ExplainQuestion
 
 Metric = Annotated[
     str, typer.Argument(metavar="METRIC", help="A key of --json or a column of --csv; its unit may be left out.")
 ]
-Depth = Annotated[int, typer.Option("--depth", metavar="N", min=1, help="How many equations deep.")]
 Latex = Annotated[bool, typer.Option("--latex", help="Print the equations as LaTeX, an align* environment.")]
 
 
-@common.asks
+@common.asks(ExplainQuestion)
 def explain(
     metric: Metric,
     model: common.Model,
     on: common.OneSystem,
     given: Any,
     changes: common.Changes = None,
-    depth: Depth = 4,
     latex: Latex = False,
     json: common.Json = False,
 ) -> int:
@@ -34,19 +33,19 @@ def explain(
 
     Example: perfmodel explain tpot llama-3.1-70b --on sn40l-16
     """
-    from perfmodel.outputs import explain as output
+    from perfmodel import api
+    from perfmodel.outputs.explain import safe_terminal
     from perfmodel.prediction import run
-    from perfmodel.question import resolve
 
-    scenario = resolve(model, on, given, changes or [])
-    found = output.explain(scenario, metric, depth)
+    common.one_of(json=json, latex=latex)
+    found = api.explain(metric, model, on=on, set=changes or (), **given)
     if json:
         common.write_json(found.to_dict())
     elif latex:
         print(found.latex())
     else:
-        print(output.safe_terminal(found.text(common.console().width)))
-    answer = run(scenario)
+        print(safe_terminal(found.text(common.console().width)))
+    answer = run(found.scenario)
     if answer.fits and not math.isnan(found.value):
         return OK
     print(f"perfmodel: {answer.reason}", file=sys.stderr)

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common
+from perfmodel.cli import common
+from perfmodel.options import Question
 
 Also = Annotated[list[str] | None, typer.Option("--also", metavar="MODEL", help="Another model. Repeat it.")]
 CsvFile = Annotated[
@@ -23,7 +24,7 @@ Xlsx = Annotated[
 ]
 
 
-@common.asks
+@common.asks(Question)
 def export(
     model: common.Model,
     on: common.Systems,
@@ -42,40 +43,32 @@ def export(
 
     Example: perfmodel export llama-3.1-70b --on dgx-h100 --on lpu-v1 --xlsx plan.xlsx
     """
+    from perfmodel import api
     from perfmodel.errors import UserError
     from perfmodel.outputs import answers as output
-    from perfmodel.prediction import run
-    from perfmodel.question import resolve, split_changes
 
     if csv is None and dictionary is None and xlsx is None:
         raise UserError("export: say where to, with --csv FILE or --xlsx FILE")
-    each = split_changes(on, changes or [])
-    scenarios = [
-        resolve(name, system, given, mine)
-        for name in [model, *(also or [])]
-        for system, mine in zip(on, each, strict=True)
-    ]
-    found = [run(scenario) for scenario in scenarios]
+    models = [model, *(also or [])]
+    found = [one for name in models for one in api.compare(name, on=on, set=changes or (), **given).answers]
     for path, write in ((csv, output.save), (dictionary, output.save_dictionary)):
         if path is not None:
             write(found, Path(path))
             print(f"wrote {path}", file=sys.stderr)
     if xlsx is not None:
-        _workbook([model, *(also or [])], on, given, changes or [], Path(xlsx))
-    missing = [answer.reason for answer in found if answer.reason]
-    if len(missing) < len(found):
-        return OK
-    print(f"perfmodel: {missing[0]}", file=sys.stderr)
-    return DOES_NOT_FIT
+        _workbook(models, on, given, changes or [], Path(xlsx))
+    return common.code(found)
 
 
-def _workbook(models: list[str], systems: list[str], options: Any, changes: list[str], path: Path) -> None:
+def _workbook(models: list[str], systems: list[str], given: Any, changes: list[str], path: Path) -> None:
     from perfmodel.outputs import workbook
     from perfmodel.outputs.offers import bundled_offer
+    from perfmodel.question import taken
 
     workbook.check_path(path)
+    options, wanted, _ = taken(Question, systems, changes, given)
     with common.progress("pairs", None) as tick:
-        offer, asked = bundled_offer(models, systems, options, changes, tick)
+        offer, asked = bundled_offer(models, systems, options, wanted, tick)
     question = shlex.join(["perfmodel", *sys.argv[1:]])
     workbook.write(offer, path, [question], asked=asked)
     print(f"wrote {path}: {len(offer.systems)} systems, {len(offer.models)} models", file=sys.stderr)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from perfmodel.cli import DOES_NOT_FIT, OK, common, load
+from perfmodel.cli import common
+from perfmodel.options import RateQuestion
 
 
-@common.asks
-@load.objectives
+@common.asks(RateQuestion)
 def predict(
     model: common.Model,
     on: common.OneSystem,
     given: Any,
-    limits: Any,
-    rate: load.Rate = None,
-    arrival_scv: load.Scv = None,
-    prefix_hits: load.Hits = None,
-    lengths: load.Lengths = None,
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
@@ -31,25 +25,25 @@ def predict(
 
     Example: perfmodel predict llama-3.1-70b --on dgx-h100:tp=4 --concurrency 32
     """
-    from perfmodel.prediction import run
-    from perfmodel.question import resolve
+    from perfmodel import api
 
-    loaded = load.load_changes(arrival_scv, prefix_hits, lengths)
-    wanted = [*loaded, *(changes or [])]
-    if rate is not None:
-        return load.answer(model, [on], rate, given, wanted, limits, json=json, csv=csv)
-    load.refuse_without_rate(limits, loaded)
-
-    answer = run(resolve(model, on, given, wanted))
-    if json:
-        common.write_json(answer.to_dict())
-    elif csv:
+    common.one_of(json=json, csv=csv)
+    answer = api.predict(model, on=on, set=changes or (), **given)
+    if csv:
         common.write_csv([answer])
-    else:
-        from perfmodel.outputs.tables import print_comparison
+    elif isinstance(answer, api.Answer):
+        if json:
+            common.write_json(answer.to_dict())
+        else:
+            from perfmodel.outputs.tables import print_comparison
 
-        print_comparison([answer], common.console())
-    if not answer.reason:
-        return OK
-    print(f"perfmodel: {answer.reason}", file=sys.stderr)
-    return DOES_NOT_FIT
+            print_comparison([answer], common.console())
+    elif json:
+        from perfmodel.studies.size import load_dict
+
+        common.write_json(load_dict(answer))
+    else:
+        from perfmodel.outputs.sizing import print_load
+
+        print_load([answer], common.console())
+    return common.code([answer])

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
 from perfmodel.cli.explain import Metric
-
-For = Annotated[str, typer.Option("--for", metavar="INPUT", help="Path of the input to vary.")]
-Target = Annotated[str, typer.Option("--target", metavar="VALUE", help="What the metric shall be, with its unit.")]
+from perfmodel.options import SolveQuestion
 
 
-@common.asks
+@common.asks(SolveQuestion, "for_", "target")
 def solve(
     metric: Metric,
     model: common.Model,
     on: common.OneSystem,
-    for_: For,
-    target: Target,
     given: Any,
     changes: common.Changes = None,
     json: common.Json = False,
@@ -31,11 +25,10 @@ def solve(
 
     Example: perfmodel solve tpot llama-3.1-70b --on dgx-h100 --for memory.hbm.bandwidth --target 9ms
     """
+    from perfmodel import api
     from perfmodel.outputs.explain import safe_terminal, solution_text
-    from perfmodel.question import resolve
-    from perfmodel.studies.solve import solve as find
 
-    found = find(resolve(model, on, given, changes or []), metric, for_, target)
+    found = api.solve(metric, model, on=on, set=changes or (), **given)
     if json:
         common.write_json(found.to_dict())
     else:

@@ -15,25 +15,22 @@ specs = typer.Typer(
 )
 
 
+Engine = Annotated[str | None, typer.Option("--engine", metavar="ENGINE", help="Of a system: vllm, trtllm, ...")]
+
+
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-_PLURALS = {"systems": "system", "models": "model", "traffics": "traffic"}
-
-
-@specs.command("list")
+@specs.command("list", cls=common.Verb)
 def list_specs(
     what: Annotated[str, typer.Argument(metavar="[systems|models|traffics]", help="What to list.")] = "",
     json: common.Json = False,
 ) -> None:
     """Names and aliases of all specs, the user's own first."""
-    from perfmodel.errors import UserError
     from perfmodel.specs import catalog
 
-    kinds = [_PLURALS.get(what, what)] if what else list(catalog.FOLDERS)
-    if kinds[0] not in catalog.FOLDERS:
-        raise UserError(f"unknown kind '{what}': expected one of {', '.join(_PLURALS)}")
+    kinds = [catalog.kind_named(what)] if what else list(catalog.FOLDERS)
     found = [
         {"name": name, "kind": kind, "aliases": aliases} for kind in kinds for name, aliases, _ in catalog.entries(kind)
     ]
@@ -48,10 +45,10 @@ def list_specs(
     )
 
 
-@specs.command("show")
+@specs.command("show", cls=common.Verb)
 def show_spec(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
-    engine: common.Engine = None,
+    engine: Engine = None,
     counts: Annotated[
         bool,
         typer.Option(
@@ -71,6 +68,8 @@ def show_spec(
 
     if context and not counts:
         raise UserError("--context goes with --counts")
+    if counts and engine is not None:
+        raise UserError("--counts is of a model, which has no engine")
     if counts:
         from perfmodel.outputs import counts as counted
         from perfmodel.question import number
@@ -94,7 +93,7 @@ def show_spec(
         print_spec(rows, common.console())
 
 
-@specs.command("check")
+@specs.command("check", cls=common.Verb)
 def check_specs(
     paths: Annotated[list[str] | None, typer.Argument(metavar="[FILE...]", help="Files; all specs if none.")] = None,
 ) -> int:
@@ -108,7 +107,7 @@ def check_specs(
     return REFUSED if problems else OK
 
 
-@specs.command("new")
+@specs.command("new", cls=common.Verb)
 def new_spec(
     what: Annotated[str, typer.Argument(metavar="chip|model|machine", help="What to write a skeleton of.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
@@ -122,7 +121,7 @@ def new_spec(
         print(path)
 
 
-@specs.command("diff")
+@specs.command("diff", cls=common.Verb)
 def diff_specs(
     one: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
     other: Annotated[str, typer.Argument(metavar="NAME", help="The one to compare with.")],
@@ -151,7 +150,7 @@ def diff_specs(
     )
 
 
-@specs.command("search")
+@specs.command("search", cls=common.Verb)
 def search_specs(
     word: Annotated[str, typer.Argument(metavar="WORD", help="Part of a name, a path, a source or a note.")],
     json: common.Json = False,

@@ -10,51 +10,26 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import DOES_NOT_FIT, INTERRUPTED, OK, common
+from perfmodel.options import StoredQuestion
 
 Axes = Annotated[
     list[str],
     typer.Option(
         "--axis",
         metavar="PATH=VALUES",
-        help="A:B:N (linear, both ends), A:B:N:log, or a,b,c; a path, or model, system, traffic. Repeat it.",
+        help="A:B:N (linear, both ends), A:B:N:log, or a,b,c; a path, or model, system, traffic. It takes the place of "
+        "an option of the same input. Repeat it.",
     ),
-]
-Out = Annotated[
-    str | None,
-    typer.Option("--out", metavar="FILE.csv|.parquet|DIR", help="Write to a file, or in partitions to a folder."),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(
-        "--keep",
-        metavar="REDUCTION",
-        help="Of all points keep pareto:METRIC,METRIC or best:METRIC or quantiles:METRIC, each with :by=AXIS,... if "
-        "wanted; with --out DIR.",
-    ),
-]
-Executor = Annotated[
-    str, typer.Option("--executor", metavar="local|dask", help="Where partitions are worked out; with --out DIR.")
-]
-Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", metavar="ADDRESS", help="A Dask cluster that runs; else one starts here.")
-]
-Workers = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Processes of a Dask cluster that starts here; one a core.")
 ]
 
 
-@common.asks
+@common.asks(StoredQuestion)
 def sweep(
     model: common.Model,
     on: common.OneSystem,
     axis: Axes,
     given: Any,
     changes: common.Changes = None,
-    out: Out = None,
-    keep: Keep = None,
-    executor: Executor = "local",
-    scheduler: Scheduler = None,
-    workers: Workers = None,
     csv: common.Csv = False,
 ) -> int:
     """Vary inputs over axes, millions of points at once.
@@ -68,10 +43,10 @@ def sweep(
     """
     import numpy as np
 
+    from perfmodel import api
     from perfmodel.errors import UserError
     from perfmodel.outputs import folder, rows
     from perfmodel.outputs.tables import print_said
-    from perfmodel.studies import sweep as study
 
     pairs = []
     for text in axis:
@@ -79,13 +54,14 @@ def sweep(
         if not equals or not values.strip():
             raise UserError(f"--axis {text}: write PATH=A:B:N, PATH=A:B:N:log or PATH=a,b,c")
         pairs.append((path.strip(), values.strip()))
-    space = study.space(model, on, pairs, given, changes or [])
+    common.one_of(csv=csv, out=given.get("out"))
+    space, how = api.settled(model, on, pairs, changes or (), given)
+    out = how.pop("out", None)
     question = shlex.join(["perfmodel", *sys.argv[1:]])
     if out is not None and folder.is_folder(Path(out)):
-        work: dict[str, Any] = {"keep": keep, "executor": executor, "scheduler": scheduler, "workers": workers}
         try:
             with common.progress("points", len(space), least=50_000) as tick:
-                stored = folder.run(space, Path(out), question, **work, tick=tick)
+                stored = folder.run(space, Path(out), question, **how, tick=tick)
         except KeyboardInterrupt as stopped:
             print(f"perfmodel: interrupted: {stopped}", file=sys.stderr)
             return INTERRUPTED
@@ -94,11 +70,8 @@ def sweep(
             print_said([("assumed", space.assumed)], common.console())
         print(stored, file=sys.stderr)
         return _code(stored.fits())
-    for name, value in {"--keep": keep, "--scheduler": scheduler, "--workers": workers}.items():
-        if value is not None:
-            raise UserError(f"{name} needs --out DIR, a folder for the partitions")
-    if executor != "local":
-        raise UserError("--executor needs --out DIR, a folder for the partitions")
+    for name in how:
+        raise UserError(f"--{name} needs --out DIR, a folder for the partitions")
     if len(space) > rows.MOST_AT_ONCE:
         raise UserError(f"{len(space):,} points are too many at once: --out DIR works them out in partitions")
     if out is not None:

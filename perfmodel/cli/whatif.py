@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import OK, common
+from perfmodel.options import Question
 
 Models = Annotated[
     list[str] | None,
@@ -21,7 +22,7 @@ On = Annotated[
 Out = Annotated[str, typer.Option("--out", metavar="FILE.html", help="Where to write the page.")]
 
 
-@common.asks
+@common.asks(Question)
 def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.html") -> int:
     """Write a calculator page that works offline.
 
@@ -32,8 +33,10 @@ def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.
     Example: perfmodel whatif llama-3.1-70b --on dgx-h100 --on lpu-v1 --out whatif.html
     """
     from perfmodel.outputs import whatif as output
+    from perfmodel.question import taken
 
+    options, _, _ = taken(Question, on or [], (), given)
     with common.progress("pairs", None) as tick:
-        held = output.write(models or [], on or [], given, Path(out), sys.argv[1:], tick)
+        held = output.write(models or [], on or [], options, Path(out), sys.argv[1:], tick)
     print(f"wrote {out}: {len(held.systems)} systems, {len(held.models)} models", file=sys.stderr)
     return OK

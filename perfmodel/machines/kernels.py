@@ -106,7 +106,7 @@ class KernelsEfficiency(Efficiency):
     link_efficiency: Mapping[str, PositiveShare]
     eager_launch: Seconds
     all_reduce: AllReduce | None = None
-    cuda_graphs: bool = True
+    eager: bool = False
 
     def even_experts(self, experts: Any) -> Any:
         """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.
@@ -310,16 +310,17 @@ def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
     if operator.exchange is not None:
         # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
         shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
-        time = time + 2 * shared * _launched(scenario, expert_exchange(scenario, operator.exchange / plan.tp))
+        exchange = expert_exchange(scenario, operator.exchange / plan.tp)
+        time = time + 2 * shared * _launched(scenario, exchange, plan.ep)
     return time
 
 
-def _launched(scenario: Scenario, time: Any) -> Any:
-    """Return a collective's time with or without a CUDA graph."""
+def _launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
+    """Return a collective's time with or without a CUDA graph; one rank alone launches none."""
     efficiency = efficiency_of(scenario.system)
-    if efficiency.cuda_graphs:
+    if not efficiency.eager:
         return time
-    return collectives.eager_collective(collective=time, launch=efficiency.eager_launch)
+    return collectives.eager_collective(collective=time, launch=efficiency.eager_launch * minimum(1.0, ranks - 1))
 
 
 def expert_exchange(scenario: Scenario, message: Any) -> Any:
@@ -420,7 +421,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
         hop_latency=efficiency.stage_latency,
         bandwidth=stage_link(system).bandwidth_per_direction,
     )
-    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across))
+    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across), plan.tp)
 
 
 #: The most sequences in a step that the fitted rows hold; what a sequence moves is not known to go on growing beyond.

@@ -76,15 +76,9 @@ def meaning(column: str) -> str:
 
 
 def full_row(answer: Prediction) -> dict[str, Any]:
-    """Return the flat columns of ``--csv``, and the band, what was assumed and what to mind."""
+    """Return the flat columns of ``--csv``, and the band."""
     ends = {f"{name}_{end}": answer.band.get(name, {}).get(end) for name in METRICS for end in ("low", "high")}
-    return {
-        **answer.row(),
-        **ends,
-        "assumed": "; ".join(answer.assumed),
-        "warnings": "; ".join(answer.warnings),
-        "perfmodel": __version__,
-    }
+    return {**answer.row(), **ends, "perfmodel": __version__}
 
 
 def full_rows(answers: Iterable[Prediction]) -> list[dict[str, Any]]:

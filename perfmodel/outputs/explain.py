@@ -12,7 +12,7 @@ from typing import Any
 
 from perfmodel.entered import idle, unmoved
 from perfmodel.outputs.formula import Language, Step, steps
-from perfmodel.prediction import evaluate, traced
+from perfmodel.prediction import evaluate, question_of, traced
 from perfmodel.specs.paths import provenance_of
 from perfmodel.specs.types import Provenance, Scenario
 from perfmodel.specs.units import show
@@ -139,6 +139,8 @@ class Explanation:
 
     Attributes
     ----------
+    scenario : Scenario
+        What was asked, with what was assumed.
     metric, unit : str
     value : float
     root : Entry
@@ -151,6 +153,7 @@ class Explanation:
         Changes of the question that moved nothing of the result.
     """
 
+    scenario: Scenario
     metric: str
     value: float
     unit: str
@@ -178,7 +181,9 @@ class Explanation:
                 }
                 for one in self.elasticities
             ],
-            "warnings": list(self.mind),
+            **question_of(self.scenario),
+            "assumed": list(self.scenario.assumed),
+            "warnings": [*self.scenario.warnings, *self.mind],
         }
 
     def to_frame(self) -> Any:
@@ -214,10 +219,8 @@ class Explanation:
             said = f"{show(one.value, one.unit)}, {self.origins[one.path].kind}"
             said += "; a switch lies within 1 %" if one.switches else ""
             yield from _wrapped(f"{move:>10}  {one.path} = {said}", "", " " * 12, width)
-        if self.mind:
-            yield ""
-        for line in self.mind:
-            yield from _wrapped(line, "", "  ", width)
+        yield from _said("assumed", self.scenario.assumed, width)
+        yield from _said("mind", [*self.scenario.warnings, *self.mind], width)
 
     def latex(self) -> str:
         """Return the equations, each once, as an ``align*`` environment."""
@@ -231,6 +234,14 @@ class Explanation:
 
         write(self.root)
         return "\\begin{align*}\n" + " \\\\[1ex]\n".join(rows) + "\n\\end{align*}"
+
+
+def _said(heading: str, lines: Sequence[str], width: int) -> Iterator[str]:
+    """Give a heading and the lines below it, where there are any."""
+    if lines:
+        yield from ("", heading)
+    for line in lines:
+        yield from _wrapped(line, "  - ", "    ", width)
 
 
 def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
@@ -396,6 +407,7 @@ def explain(scenario: Scenario, metric: str, depth: int = DEPTH) -> Explanation:
         return [results(evaluate(asked))[name]]
 
     return Explanation(
+        scenario=scenario,
         metric=name,
         value=value,
         unit=unit_of(name),
@@ -440,11 +452,10 @@ def solution_text(found: Solution, width: int = 100) -> str:
         rows.append(("in closed form", "none: the value is that of brentq on the whole prediction"))
     if found.limit == found.limit:
         rows.append(("no input of this goes past", metric(found.limit)))
-    rows += [("mind", line) for line in found.mind]
     left = max(len(name) for name, _ in rows)
-    return "\n".join(
-        line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)
-    )
+    lines = [line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)]
+    lines += [*_said("assumed", found.assumed, width), *_said("mind", [*found.warnings, *found.mind], width)]
+    return "\n".join(lines)
 
 
 def _counted(lines: Sequence[Line]) -> list[str]:

@@ -9,8 +9,10 @@ from typing import Any
 
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
+from perfmodel.options import flag
 from perfmodel.outputs.tables import plain, print_said, table_html
-from perfmodel.question import Options, resolve
+from perfmodel.prediction import question_of
+from perfmodel.question import Options, resolve, split_system
 from perfmodel.serving.fit import Fit, fit, growth, kv_tokens, request_bytes
 from perfmodel.serving.steady import chips
 from perfmodel.specs.paths import provenance_of, put, quantities
@@ -88,17 +90,8 @@ class FitAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
-        plan = self.scenario.deployment
         return {
-            "model": self.scenario.model.name,
-            "system": self.scenario.system.name,
-            "plan": {
-                "name": plan.plan,
-                **{key: float(getattr(plan, key)) for key in ("tp", "pp", "ep", "dp")},
-                "engine": plan.engine,
-                "precision": plan.precision,
-                "kv_precision": plan.kv_precision,
-            },
+            **{key: part for key, part in question_of(self.scenario).items() if key != "traffic"},
             "chips": float(chips(self.scenario)),
             "fits": self.fits,
             "context": self.context,
@@ -125,6 +118,7 @@ class FitAnswer:
         flat.update({f"plan_{key}": value for key, value in plan.items()})
         flat.update({f"{use}_bytes": value for use, value in parts.items()})
         flat["reason"] = data["reason"]
+        flat.update({name: "; ".join(data[name]) for name in ("assumed", "warnings")})
         return flat
 
     def to_frame(self) -> Any:
@@ -187,7 +181,25 @@ def ask(
     told = [line for line in scenario.assumed if not line.startswith(("concurrency", "money"))]
     answer = _answer(replace(scenario, assumed=(*told, *assumed)), tokens(scenario))
     paths = unmoved(scenario, said) if answer.fits else []
-    return replace(answer, warnings=(*answer.warnings, *idle(scenario, paths, traced, "fit is about memory")))
+    aside = _aside(split_system(on, options)[1], answer)
+    return replace(answer, warnings=(*answer.warnings, *idle(scenario, paths, traced, "fit is about memory"), *aside))
+
+
+#: Options that say how fast a draft is, which takes the same memory at any speed.
+_OF_SPEED = ("k", "alpha", "ar", "accept", "accept_logged")
+
+
+def _aside(options: Options, found: FitAnswer) -> list[str]:
+    """Return what became of options that memory does not depend on."""
+    told = [
+        f"{flag(name)} did not enter this answer: it is about speed"
+        for name in _OF_SPEED
+        if getattr(options, name) is not None
+    ]
+    if options.concurrency is not None:
+        enough = found.requests >= options.concurrency
+        told.append(f"{options.concurrency:g} requests at once {'fit' if enough else 'do not fit'}")
+    return told
 
 
 def _answer(scenario: Scenario, context: float) -> FitAnswer:

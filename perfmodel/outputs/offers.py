@@ -166,7 +166,7 @@ def bundled_offer(
     for_all = [change for change in changes if ":" not in change.partition("=")[0]]
     every_model = [name for name, _, _ in catalog.entries("model")]
     kinds = {scenario.system.kind for scenario in asked}
-    every_system = [name for name, _, _ in catalog.entries("system") if _system(name, options.engine)[0].kind in kinds]
+    every_system = [name for name, _, _ in catalog.entries("system") if _kind(name, options.engine) in kinds]
     named = {scenario.system.name for scenario in asked}
     others = [name for name in every_system if name not in named]
     more = shared(ask_each(every_model, systems, options, each, tick))
@@ -175,6 +175,14 @@ def bundled_offer(
     far = list(dict.fromkeys(scenario.system.name for scenario in beside))
     rest = shared(ask_each(wide, far, options, [for_all] * len(far), tick))
     return offer(asked, [*more, *beside, *rest], programs), len({(s.system.name, s.model.name) for s in asked})
+
+
+def _kind(name: str, engine: str | None) -> str:
+    """Return the kind of a system, none of a file of the user's own that is broken."""
+    try:
+        return _system(name, engine)[0].kind
+    except UserError:
+        return ""
 
 
 def layouts(scenario: Scenario) -> tuple[list[float], list[float]]:

@@ -104,26 +104,25 @@ def _notes(answers: Sequence[Sized]) -> list[tuple[str, Sequence[str]]]:
 
 
 def load_title(answers: Sequence[Sized]) -> str:
-    """Return what arrives at plans, in words."""
+    """Return what arrives at plans and what is asked of it, in words."""
     load = answers[0].load
     lengths = load.service.lengths
     prompt, output = lengths.mean(lengths.prompt), lengths.mean(lengths.output)
     return (
         f"{answers[0].scenario.model.name}: {load.rate:g} requests/s of {prompt:,.0f} tokens in and "
-        f"{output:,.0f} out on average"
+        f"{output:,.0f} out on average, {asked(load.objectives)}"
     )
 
 
-def print_load(answers: Sequence[Sized], console: Any, title: str) -> None:
+def print_load(answers: Sequence[Sized], console: Any) -> None:
     """Print answers side by side, with what binds first, what was assumed and what to mind.
 
     Parameters
     ----------
     answers : sequence of Sized
     console : rich.console.Console
-    title : str
     """
-    side_by_side(title, _names(answers), _rows(answers), console)
+    side_by_side(load_title(answers), _names(answers), _rows(answers), console)
     print_said([*_bounds(answers), *_notes(answers)], console)
 
 
@@ -138,21 +137,20 @@ def asked(objectives: Objectives) -> str:
     return ", ".join(words) or "no objective"
 
 
-def print_pools(found: Disaggregated, model: str, objectives: Objectives, console: Any) -> None:
+def print_pools(found: Disaggregated, console: Any) -> None:
     """Print the pools of a disaggregated deployment side by side.
 
     Parameters
     ----------
     found : Disaggregated
-    model : str
-    objectives : Objectives
     console : rich.console.Console
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    console.print(Text(f"{model}: {found.rate:g} requests/s, {asked(objectives)}", style="italic"))
+    title = f"{found.decode.model.name}: {found.rate:g} requests/s, {asked(found.objectives)}"
+    console.print(Text(title, style="italic"))
     pools = found.pools
     if pools is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -182,7 +180,7 @@ def print_pools(found: Disaggregated, model: str, objectives: Objectives, consol
             f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
         ]
         print_said([("", lines)], console)
-    print_said([("assumed", found.assumed)], console)
+    print_said([("assumed", found.assumed), ("mind", found.warnings)], console)
 
 
 def _sizing_title(sizing: Sizing) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import UserError
+from perfmodel.question import Options, check_options
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import quantities
 from perfmodel.specs.types import Provenance
@@ -14,6 +15,7 @@ from perfmodel.specs.units import show
 
 def _load(name: str, engine: str | None) -> Any:
     """Return the system, model or traffic of a name; a system wins over a model of the same name."""
+    check_options(Options(engine=engine))
     if catalog.is_config(name):
         return catalog.load_model(name)
     errors = []
@@ -21,9 +23,13 @@ def _load(name: str, engine: str | None) -> Any:
         try:
             if kind == "system":
                 return catalog.load_system(name, engine)[0]
-            return catalog.load_model(name) if kind == "model" else catalog.load_traffic(name)
+            found = catalog.load_model(name) if kind == "model" else catalog.load_traffic(name)
         except UserError as error:
             errors.append(str(error))
+            continue
+        if engine is not None:
+            raise UserError(f"--engine {engine}: {name} is a {kind}, which has no engine")
+        return found
     hints = [error for error in errors if "did you mean" in error]
     raise UserError((hints or errors)[0])
 

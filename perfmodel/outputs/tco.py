@@ -159,7 +159,7 @@ def flat_rows(result: Owning) -> list[dict[str, Any]]:
                 row.update(_flat(key, value))
             else:
                 row[key] = value
-        rows.append(row)
+        rows.append({**row, "assumed": "; ".join(result.assumed)})
     columns = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in columns} for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from perfmodel import __version__
 from perfmodel.errors import UserError
 from perfmodel.machines.operators import CAUSES
 from perfmodel.numerics import NAN
+from perfmodel.options import flag
 from perfmodel.outputs.files import check_file
 from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
 from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
@@ -192,7 +194,7 @@ class _Page:
             "engine": plan.engine,
             "precision": plan.precision,
             "kv": plan.kv_precision,
-            "notes": [self._note(words) for words in pair.scenario.warnings],
+            "notes": [self._note(words) for words in (*pair.scenario.warnings, *_own_files(pair.scenario))],
         }
 
     def _program(self, program: Program) -> dict[str, Any]:
@@ -205,11 +207,11 @@ class _Page:
         """Return the words of a command that the page cannot change."""
         given = self.options
         words = []
-        for name in ("draft", "k", "alpha", "ar", "accept"):
+        for name in ("draft", "k", "alpha", "ar", "accept", "accept_logged"):
             value = getattr(given, name)
             if value is not None:
                 text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-                words += [f"--{name}", text]
+                words += [flag(name), text]
         return words
 
     def script(self) -> str:
@@ -227,6 +229,10 @@ class _Page:
         ]
         ends = [text for step, text in zip(program.steps, texts, strict=True) if is_result(step)]
         return "(x, s) => {\n" + "\n".join(lines) + f"\nreturn [{', '.join(ends)}];\n}}"
+
+
+def _own_files(scenario: Scenario) -> list[str]:
+    return [word for word in scenario.assumed if word.endswith(catalog.IN_PLACE)]
 
 
 def _lengths(traffic: Traffic) -> dict[str, float]:
@@ -353,7 +359,7 @@ def write(
 ) -> Offer:
     """Write the page of models on systems, all models and ``SYSTEMS`` where none are named; return what it offers."""
     check_path(path)
-    names = {kind: [name for name, _, _ in catalog.entries(kind)] for kind in ("model", "traffic")}
+    names = {"model": [name for name, _, _ in catalog.entries("model")], "traffic": _readable_traffics()}
     every = [_BEGINS_WITH, *(name for name in names["model"] if name != _BEGINS_WITH)]
     scenarios = ask_each(models or every, systems or SYSTEMS, options, tick=tick)
     if not scenarios:
@@ -364,6 +370,15 @@ def write(
     with whole(path) as partial:
         partial.write_text(page, encoding="utf-8")
     return held
+
+
+def _readable_traffics() -> list[str]:
+    """Return the traffics that can be offered: a broken file of the user's own is none."""
+    found = []
+    for name, _, _ in catalog.entries("traffic"):
+        with contextlib.suppress(UserError):
+            found.append(catalog.load_traffic(name).name)
+    return found
 
 
 def check_path(path: Path) -> None:

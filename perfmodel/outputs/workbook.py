@@ -972,7 +972,7 @@ class Workbook:
                     "Engine and precisions of a pair are fixed in a workbook: export another one for others.",
                 ),
             ),
-            ("Assumed", answer.assumed),
+            ("Assumed", list(dict.fromkeys([*answer.assumed, *self._own_files()]))),
             ("To mind", answer.warnings),
             ("Sources", self._sources()),
         ]
@@ -980,6 +980,10 @@ class Workbook:
             lines += [("", None), (title, form["bold"]), *((word, form["wrap"]) for word in words)]
         for row, (text, style) in enumerate(lines, 1):
             sheet.text(row, 0, text, style)
+
+    def _own_files(self) -> list[str]:
+        scenarios = [pair.scenario for pair in self.offer.pairs]
+        return [word for scenario in scenarios for word in scenario.assumed if word.endswith(catalog.IN_PLACE)]
 
     def _sources(self) -> list[str]:
         known = catalog.load_sources()

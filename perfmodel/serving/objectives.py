@@ -29,6 +29,15 @@ class Objectives:
 
     limits: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
+    def named(self) -> dict[str, float]:
+        """Return the limits by the names that answers give them, ``ttft_p99_s`` [s].
+
+        Returns
+        -------
+        dict of str to float
+        """
+        return {f"{time}_{what}_s": limit for (time, what), limit in self.limits.items()}
+
     def failed(self, queue: Queue) -> list[tuple[str, str]]:
         """Return the objectives that a queue does not meet.
 
@@ -142,6 +151,8 @@ class Loaded:
         Growth of the rate that still meets every objective; NaN where they are not met as it is.
     first_limit : str
         What breaks first as the rate grows.
+    objectives : Objectives
+        What was asked of it.
     """
 
     service: Service
@@ -152,6 +163,7 @@ class Loaded:
     goodput: float
     headroom: float
     first_limit: str
+    objectives: Objectives
 
     @property
     def finished(self) -> float:
@@ -199,9 +211,9 @@ def loaded(service: Service, rate: float, arrival_scv: float, replicas: int, obj
     failing = objectives.failed(queue)
     if queue.saturated or failing:
         first = phrase(failing[0]) if failing and not queue.saturated else f"saturated: {LIMITS[service.binding]}"
-        return Loaded(service, replicas, rate, arrival_scv, queue, goodput, math.nan, first)
+        return Loaded(service, replicas, rate, arrival_scv, queue, goodput, math.nan, first, objectives)
     most, first = breaking_rate(service, arrival_scv, replicas, objectives, rate)
-    return Loaded(service, replicas, rate, arrival_scv, queue, goodput, most / rate - 1, first)
+    return Loaded(service, replicas, rate, arrival_scv, queue, goodput, most / rate - 1, first, objectives)
 
 
 def breaking_rate(

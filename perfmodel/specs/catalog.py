@@ -48,6 +48,10 @@ _SINGLE = (ECONOMICS, MATERIALS, RELIABILITY)
 SOURCES = "hardware_specs/sources.yaml"
 #: Files that a file may extend, one after the other.
 _MOST_PARENTS = 20
+#: Kind of the provenance of a whole spec that comes from a file of the user's own.
+OWN = "own"
+#: How a line ends that says which.
+IN_PLACE = ", in place of the bundled one"
 
 
 @functools.cache
@@ -99,6 +103,22 @@ def _names(path: Path) -> list[str]:
     # They are listed and suggested, also where the file itself does not load for them.
     shown = ["".join(letter if letter.isprintable() else "?" for letter in str(name)) for name in found if name]
     return shown or [path.stem]
+
+
+def _names_by_line(path: Path) -> list[str]:
+    """Return the name that a file which is no YAML seems to give itself, so that it is missed where it is meant."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [found.strip(" \t'\"").casefold() for found in re.findall(r"^name:([^#\n]*)", text, re.MULTILINE)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def make_index(kind: str) -> dict[str, str]:
@@ -164,9 +184,14 @@ def find(kind: str, name: str) -> Path:
         return path
     wanted = name.casefold()
     known: list[str] = []
+    unread: list[str] = []
     for root in _user_roots():
         for path in _spec_files(root / folder):
-            names = [found.casefold() for found in _names(path)]
+            try:
+                names = [found.casefold() for found in _names(path)]
+            except UserError as error:
+                names = _names_by_line(path)
+                unread.append(str(error))
             if wanted in names or wanted == path.stem.casefold():
                 return path
             known += names
@@ -199,6 +224,8 @@ def find(kind: str, name: str) -> Path:
     hint = f"did you mean {' or '.join(close)}?" if close else f"'perfmodel specs list {kind}s' shows all"
     if kind == "model" and not close:
         hint += ", and a folder with its config.json is read too"
+    if unread:
+        hint += f" A file that may hold it cannot be read: {unread[0]}"
     raise UserError(f"unknown {kind} '{name}': {hint}")
 
 
@@ -346,16 +373,54 @@ def _wrong_efficiencies(path: Path, system: System, own: Any) -> list[str]:
 
 def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str, Provenance]]:
     raw, origin = _raw(path)
+    chain = _chain(path)
     if kind is System:
         raw.pop("efficiency", None)
-    if not all(_is_checked(part) for part in _chain(path)):
+    if not all(_is_checked(part) for part in chain):
         wrong = problems(path, kind)
         if wrong:
             more = f" (and {len(wrong) - 1} more: perfmodel specs check {path})" if len(wrong) > 1 else ""
             raise UserError(wrong[0] + more)
     if prefix:
         origin = {f"{prefix}.{where}": file for where, file in origin.items()}
-    return files.build(kind, raw, origin, prefix)
+    made, provenance = files.build(kind, raw, origin, prefix)
+    own = [line for part in chain if (line := _in_place(part, prefix or kind.__name__.lower()))]
+    if own:
+        # Of the spec as a whole, not of one of its numbers.
+        provenance[prefix] = Provenance("", OWN, file=path.name, note="\n".join(own))
+    return made, provenance
+
+
+def _in_place(path: Path, what: str) -> str:
+    """Return that a file of the user's own stands in place of a bundled one, where it does."""
+    if path.is_relative_to(bundled()):
+        return ""
+    shown = path.absolute()
+    shown = shown.relative_to(Path.cwd()) if shown.is_relative_to(Path.cwd()) else shown
+    said = f"{''.join(part if part.isprintable() else '?' for part in str(shown))}{IN_PLACE}"
+    if what not in FOLDERS:
+        return f"{what}: {said}" if _is_file(bundled() / path.parent.name / path.name) else ""
+    taken = {name.casefold() for name in (*_names(path), path.stem)} & _index(what).keys()
+    if not taken:
+        return ""
+    theirs = _names(bundled() / FOLDERS[what][0] / _index(what)[min(taken)])[0]
+    return f"{what} {theirs}: {said}"
+
+
+def in_place(*specs: Any) -> list[str]:
+    """Return what files of the user's own stand in place of bundled ones, one line each.
+
+    Parameters
+    ----------
+    *specs : Any
+        Loaded specs; None has none.
+
+    Returns
+    -------
+    list of str
+    """
+    found = [origin.note for spec in specs if spec for origin in spec.provenance.values() if origin.kind == OWN]
+    return list(dict.fromkeys(line for note in found for line in note.splitlines()))
 
 
 @functools.cache
@@ -733,6 +798,25 @@ def engines(chip: str) -> list[str]:
     )
 
 
+def kind_named(word: str) -> str:
+    """Return a kind of spec by its name, in the singular or the plural.
+
+    Parameters
+    ----------
+    word : str
+        ``systems``, ``model``, ...
+
+    Returns
+    -------
+    str
+        Key of ``FOLDERS``.
+    """
+    kind = word.removesuffix("s")
+    if kind not in FOLDERS:
+        raise UserError(f"unknown kind '{word}': expected one of {', '.join(f'{each}s' for each in FOLDERS)}")
+    return kind
+
+
 def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
     """Give name, aliases and file of every spec, the user's first.
 
@@ -749,7 +833,10 @@ def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
     seen: set[str] = set()
     for root in roots():
         for path in _spec_files(root / folder):
-            name, *aliases = _names(path)
+            try:
+                name, *aliases = _names(path)
+            except UserError:  # `specs check` says what is wrong with it
+                name, aliases = path.stem, []
             if name not in seen:
                 seen.add(name)
                 yield name, aliases, path

@@ -356,7 +356,7 @@ def show(value: float, unit: str, digits: int = 4) -> str:
     if unit in _SHOWN_AS:
         factor, name = _SHOWN_AS[unit]
         return f"{value * factor:.{digits}g} {name}"
-    if unit == "1" and abs(value) >= 1000 and value == int(value):
+    if unit == "1" and 1000 <= abs(value) < 1e15 and value == int(value):
         return f"{value:,.0f}"
     if unit in ("1", "mm2", "1/s") or value == 0.0:
         return f"{value:.{digits}g}" + ("" if unit == "1" else f" {unit}")

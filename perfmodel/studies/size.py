@@ -35,7 +35,7 @@ from perfmodel.serving.step_times import sequence_limit, step_times
 from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put, put_all
-from perfmodel.specs.types import Scenario, Traffic
+from perfmodel.specs.types import Model, Scenario, Traffic
 
 #: What an answer can be chosen by.
 GOALS = ("cost", "power", "chips")
@@ -128,11 +128,9 @@ class Sized:
         """Return the answer as flat columns."""
         flat: dict[str, Any] = {}
         for key, value in self.to_dict().items():
-            if isinstance(value, dict):
-                stem, unit = (key[:-2], "_s") if key.endswith("_s") else (key, "")
-                flat.update({f"{stem}_{part}{unit}": item for part, item in value.items()})
-            else:
-                flat[key] = value
+            flat |= _spread(key, value)
+        flat["assumed"] = "; ".join(assumptions(self.scenario))
+        flat["warnings"] = "; ".join((*self.scenario.warnings, *cautions(self.scenario, self.load)))
         return flat
 
     @property
@@ -172,10 +170,10 @@ class Sized:
         return pd.DataFrame([self.row()])
 
     def __repr__(self) -> str:
-        from perfmodel.outputs.sizing import load_title, print_load
+        from perfmodel.outputs.sizing import print_load
         from perfmodel.outputs.tables import plain
 
-        return plain(lambda console: print_load([self], console, load_title([self])))
+        return plain(lambda console: print_load([self], console))
 
     def _repr_html_(self) -> str:
         from perfmodel.outputs.sizing import load_html
@@ -231,7 +229,7 @@ class Sizing:
                 {"system": entry.system, "plan": entry.plan, "reason": entry.reason, "candidates": entry.tried}
                 for entry in self.rejected
             ],
-            "objectives": {f"{time}_{what}_s": limit for (time, what), limit in self.objectives.limits.items()},
+            "objectives": self.objectives.named(),
             "rate_per_s": self.rate,
             "least": self.goal,
             "candidates": self.candidates,
@@ -389,7 +387,7 @@ def pareto(columns: Sequence[Any]) -> Any:
 
 
 def size(
-    model: str,
+    model: str | Model,
     systems: Sequence[str],
     rate: float,
     objectives: Objectives,
@@ -482,7 +480,7 @@ def size(
         goal,
         count,
         reason,
-        (*assumed, *_about_load(bases[0])),
+        (*assumed, *_about_load(bases[0]), *(catalog.in_place(catalog.load_reliability()) if available else ())),
         (*warnings, *_cautions(answers)),
     )
 
@@ -571,9 +569,13 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
 def _is_fixed(on: str, options: Options) -> bool:
     """Whether a layout is given, so that there is none to search for."""
     _, mine = split_system(on, options)
-    if mine.dp is not None or mine.concurrency is not None:
-        raise UserError("size finds the replicas: leave --dp and --concurrency out")
+    _refuse_replicas(mine)
     return any(value is not None for value in (mine.plan, mine.tp, mine.pp, mine.ep))
+
+
+def _refuse_replicas(options: Options) -> None:
+    if options.dp is not None or options.concurrency is not None:
+        raise UserError("size finds the replicas: leave --dp and --concurrency out")
 
 
 def _asked(options: Options, precision: str | None, depth: float | None) -> Options:
@@ -587,10 +589,9 @@ def _searched(word: str) -> bool:
 
 def _about_load(scenario: Scenario) -> list[str]:
     """Return what is taken of arrivals and lengths."""
-    traffic = scenario.traffic
-    scv = float(traffic.arrival_scv)
+    scv = float(scenario.traffic.arrival_scv)
     arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
-    return [f"{arrivals}, dealt to replicas at random", about_lengths(traffic)]
+    return [f"{arrivals}, dealt to replicas at random", about_lengths(scenario.traffic)]
 
 
 def about_lengths(traffic: Traffic) -> str:
@@ -650,8 +651,11 @@ def load_dict(answer: Sized) -> dict[str, Any]:
             parts.update(dict.fromkeys(parts))
             continue
         parts.update({cause: float(value) for cause, value in found.breakdown[phase].items()})
-        # What a request does not spend in its own steps it waits.
-        parts["wait"] += data[key] - sum(parts.values())
+        # What a request does not spend in its own steps it waits; where the mean over batches is below the step of the
+        # mean batch, all parts give way alike.
+        whole = sum(parts.values())
+        parts["wait"] += max(0.0, data[key] - whole)
+        parts.update({cause: value * min(1.0, data[key] / whole) for cause, value in parts.items()})
         # A closed loop of mean requests has no limits to tell where those do not fit and shorter ones do.
         data["limited_by"] = {**(data["limited_by"] or {}), phase: max(parts, key=parts.__getitem__)}
     if answer.reason:
@@ -662,6 +666,7 @@ def load_dict(answer: Sized) -> dict[str, Any]:
     data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
     data["load"] = {
         "rate_per_s": answer.load.rate,
+        "objectives": answer.load.objectives.named(),
         "saturated": answer.load.queue.saturated,
         **{
             key: value
@@ -706,14 +711,29 @@ def cautions(scenario: Scenario, load: Loaded) -> list[str]:
 
 @dataclass(frozen=True)
 class Disaggregated:
-    """Pools for prefill and decode, or why there are none."""
+    """Pools for prefill and decode, or why there are none.
+
+    Attributes
+    ----------
+    prefill, decode : Scenario
+        The plan of a replica of either pool.
+    pools : Pools or None
+    rate : float
+        Requests [1/s].
+    objectives : Objectives
+    reason : str
+        Why there are no pools, else empty.
+    assumed, warnings : tuple of str
+    """
 
     prefill: Scenario
     decode: Scenario
     pools: Pools | None
     rate: float
+    objectives: Objectives
     reason: str
     assumed: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -732,6 +752,7 @@ class Disaggregated:
             }
         return {
             "rate_per_s": self.rate,
+            "objectives": self.objectives.named(),
             **sides,
             "chips": None if found is None else found.chips,
             "prefill_replicas_per_decode_replica": None if found is None else _json(found.ratio),
@@ -739,17 +760,53 @@ class Disaggregated:
             "tpot_with_transfer_s": None if found is None else _json(found.tpot_mean),
             "reason": self.reason or None,
             "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
         }
+
+    def row(self) -> dict[str, Any]:
+        """Return the answer as flat columns."""
+        flat: dict[str, Any] = {}
+        for key, value in self.to_dict().items():
+            if key in ("prefill", "decode"):
+                for part, item in value.items():
+                    flat |= _spread(f"{key}_{part}", item)
+            elif isinstance(value, dict):
+                flat |= {f"objective_{name}": limit for name, limit in value.items()}
+            else:
+                flat[key] = "; ".join(value) if isinstance(value, list) else value
+        return flat
+
+    def to_frame(self) -> Any:
+        """Return a one-row pandas frame with the flat columns of ``--csv``."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row()])
+
+    def __repr__(self) -> str:
+        from perfmodel.outputs.sizing import print_pools
+        from perfmodel.outputs.tables import plain
+
+        return plain(lambda console: print_pools(self, console))
+
+
+def _spread(name: str, value: Any) -> dict[str, Any]:
+    """Return a value as columns: one a part where it has parts, each with the unit of the name."""
+    if not isinstance(value, dict):
+        return {name: value}
+    stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
+    return {f"{stem}_{part}{unit}": item for part, item in value.items()}
 
 
 def disaggregated(
-    model: str,
+    model: str | Model,
     prefill_on: str,
     decode_on: str,
     rate: float,
     objectives: Objectives,
     options: Options,
     changes: Sequence[str] = (),
+    *,
+    most_chips: float = MOST_CHIPS,
 ) -> Disaggregated:
     """Size a pool that prefills and one that decodes, each on a plan of its own.
 
@@ -762,16 +819,28 @@ def disaggregated(
     rate : float
         Requests [1/s].
     objectives : Objectives
+    most_chips : float
+        Chips beyond which there is no answer.
     """
-    first, second = (resolve(model, on, options, changes) for on in (prefill_on, decode_on))
+    for on in (prefill_on, decode_on):
+        _refuse_replicas(split_system(on, options)[1])
+    each = split_changes([prefill_on, decode_on], changes)
+    first, second = (resolve(model, on, options, mine) for on, mine in zip((prefill_on, decode_on), each, strict=True))
     scv = float(first.traffic.arrival_scv)
     found = pools(first, second, lengths_of(first.traffic), rate, scv, objectives)
-    assumed = tuple(dict.fromkeys([*assumptions(first), *assumptions(second)]))
-    if isinstance(found, Pools):
-        return Disaggregated(first, second, found, rate, "", assumed)
-    words = ", ".join(phrase(key) for key in found) or "the rate"
-    reason = f"{words} cannot be met with these plans, however many replicas: one request alone takes longer"
-    return Disaggregated(first, second, None, rate, reason, assumed)
+    said = [
+        tuple(dict.fromkeys([*one, *two]))
+        for one, two in ((assumptions(first), assumptions(second)), (first.warnings, second.warnings))
+    ]
+    reason = ""
+    if not isinstance(found, Pools):
+        words = ", ".join(phrase(key) for key in found) or "the rate"
+        reason = f"{words} cannot be met with these plans, however many replicas: one request alone takes longer"
+    elif found.chips > most_chips:
+        reason = f"the pools need {found.chips:,.0f} chips, more than {most_chips:,.0f}"
+    return Disaggregated(
+        first, second, found if isinstance(found, Pools) and not reason else None, rate, objectives, reason, *said
+    )
 
 
 def _search(
@@ -1038,5 +1107,7 @@ def _why_not(
     if missed:
         return f"no plan meets {', nor '.join(missed)}: a faster system, a smaller precision or a draft model is needed"
     if rejected:
-        return f"no plan serves it: {rejected[0].plan} on {rejected[0].system}: {rejected[0].reason}"
+        # A plan that would do with more chips came nearer than one that cannot hold the model.
+        last = next((entry for entry in rejected if entry.reason.startswith("needs ")), rejected[0])
+        return f"no plan serves it: {last.plan} on {last.system}: {last.reason}"
     return "no plan fits"

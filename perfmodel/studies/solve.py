@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.entered import counts, entered, idle, unmoved
 from perfmodel.errors import UserError
-from perfmodel.prediction import MONEY, evaluate, traced
+from perfmodel.prediction import MONEY, evaluate, question_of, traced
 from perfmodel.question import check_plan
 from perfmodel.specs.paths import check, full_path, get, put, range_at
 from perfmodel.specs.types import Scenario
@@ -72,6 +72,10 @@ class Solution:
         Why there is no solution, and what bounds the result; else empty.
     mind : tuple of str
         Changes of the question that moved nothing of the result, whatever the input.
+    question : mapping
+        Model, system, plan and traffic.
+    assumed, warnings : tuple of str
+        Of the question.
     """
 
     metric: str
@@ -92,12 +96,16 @@ class Solution:
     equations: tuple[Line, ...] = ()
     reason: str = ""
     mind: tuple[str, ...] = ()
+    question: Mapping[str, Any] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object; what does not exist is null."""
         known = {key: getattr(self, key) for key in self.__dataclass_fields__ if key != "mind"}
-        known["warnings"] = list(self.mind)
         known["equations"] = [{"name": line.name, "unit": line.unit, "source": line.source} for line in self.equations]
+        known |= {"assumed": list(self.assumed), "warnings": [*self.warnings, *self.mind]}
+        known |= known.pop("question")
         return {key: None if value != value or value == "" else value for key, value in known.items()}
 
     def __repr__(self) -> str:
@@ -154,7 +162,12 @@ def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> So
             return np.less_equal(values, wanted) if low_is_good else np.greater_equal(values, wanted)
 
     current = float(get(scenario, where))
-    asked = Solution(name, where, unit_of(name), unit, wanted, current, single(current))
+    asked = Solution(
+        *(name, where, unit_of(name), unit, wanted, current, single(current)),
+        question=question_of(scenario),
+        assumed=scenario.assumed,
+        warnings=scenario.warnings,
+    )
     points = _points(scenario, where, unit, current)
     if not len(points):
         raise UserError(f"--for {path}: there is no value to try")

@@ -19,8 +19,9 @@ from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import CAUSES
 from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
 from perfmodel.question import Options, check_plan, resolve
+from perfmodel.specs import catalog
 from perfmodel.specs.paths import check, full_path, get, put, range_at, read
-from perfmodel.specs.types import Scenario
+from perfmodel.specs.types import Model, Scenario
 from perfmodel.studies.results import is_better_low, unit_of
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
@@ -424,7 +425,7 @@ class Sweep(Space):
 
 
 def sweep(
-    model: str,
+    model: str | Model,
     on: str,
     axes: Mapping[str, Any] | Sequence[tuple[str, Any]],
     options: Options,
@@ -440,7 +441,7 @@ def sweep(
 
 
 def space(
-    model: str,
+    model: str | Model,
     on: str,
     axes: Mapping[str, Any] | Sequence[tuple[str, Any]],
     options: Options,
@@ -574,6 +575,8 @@ def _varied(word: str, paths: Sequence[str]) -> bool:
     about = {"concurrency": "traffic.concurrency", "precision": "deployment.precision", "DP": "deployment.dp"}
     about |= {"engine": "deployment.engine", "KV": "deployment.kv_precision", "plan": "deployment.tp"}
     first = word.split()[0]
+    if word.endswith(catalog.IN_PLACE):
+        return False
     if first == "traffic":
         return "traffic" in paths or {"traffic.prompt", "traffic.output"} <= set(paths)
     return about.get(first) in paths
@@ -583,7 +586,9 @@ def _first(written: Any) -> Any:
     return written.split(",")[0].split(":")[0] if isinstance(written, str) else next(iter(written))
 
 
-def _base(model: str, on: str, pairs: list[tuple[str, Any]], options: Options, changes: Sequence[str]) -> Scenario:
+def _base(
+    model: str | Model, on: str, pairs: list[tuple[str, Any]], options: Options, changes: Sequence[str]
+) -> Scenario:
     """Return the question itself, its whole specs and layout taken from the first values of their axes."""
     words = {path: _first(values) for path, values in pairs if path in _WHOLE_SPECS or path in _WORDS}
     layout = {path: float(_first(values)) for path, values in pairs if path in _LAYOUT and _is_number(_first(values))}
@@ -599,7 +604,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _looped(
-    model: str, on: str, words: Mapping[str, Any], grid: list[Axis], options: Options, changes: Sequence[str]
+    model: str | Model, on: str, words: Mapping[str, Any], grid: list[Axis], options: Options, changes: Sequence[str]
 ) -> Scenario:
     """Return the scenario of one combination of the looping axes."""
     name, _, rest = on.partition(":")

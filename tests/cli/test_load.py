@@ -114,7 +114,7 @@ def test_at_a_rate_what_does_not_fit_says_so(capsys):
 
 
 def test_tables_show_percentiles_and_what_binds(capsys):
-    code, out, _ = asked(capsys, "compare", *ASKED, "--on", "dgx-b200:tp=1", "--rate", "2", "--ttft-p99", "0.5 s")
+    code, out, _ = asked(capsys, "compare", *ASKED, "--on", "dgx-b200:tp=1", "--rate", "2", "--ttft-p99", "0.5s")
     assert code == OK
     for words in ("TTFT P99", "TPOT P50", "utilisation", "headroom", "first to bind", "Poisson arrivals"):
         assert words in out
@@ -135,7 +135,7 @@ def test_simulate_puts_the_closed_form_beside(capsys):
     assert code == OK
     assert set(found["simulated"]) == set(found["closed_form"]) == {*TIMES, "wait_s"}
     assert found["requests"] == 300
-    code, out, _ = asked(capsys, "simulate", *ASKED, "--sessions", "8", "--requests", "100")
+    code, out, _ = asked(capsys, "simulate", *ASKED, "--concurrency", "8", "--requests", "100")
     assert code == OK
     assert "simulated" in out
 
@@ -162,7 +162,7 @@ def test_a_trace_is_replayed(capsys, tmp_path):
         (["size", *ASKED, "--rate", "2", "--least", "beauty"], "cost, power, chips"),
         (["size", *ASKED, "--rate", "2", "--dp", "2"], "leave --dp"),
         (["size", *ASKED, "--rate", "2", "--ks", "4"], "--k"),
-        (["simulate", *ASKED], "one of --rate, --trace and --sessions"),
+        (["simulate", *ASKED], "one of --rate, --trace and --concurrency"),
         (["simulate", *ASKED, "--trace", "nowhere.csv"], "no such file"),
         (["predict", *ASKED, "--rate", "2", "--set", "traffic.lengths=azur"], "azure-chat"),
         (["predict", *ASKED, "--rate", "2", "--set", "traffic.prefix_hits=1"], "below 1"),

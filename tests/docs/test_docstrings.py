@@ -24,7 +24,7 @@ from perfmodel.outputs.folder import Stored
 from perfmodel.specs.types import Model, System, Traffic
 from perfmodel.studies.cost.ownership import Owned, Owning
 from perfmodel.studies.simulate import Comparison
-from perfmodel.studies.size import Sized, Sizing
+from perfmodel.studies.size import Disaggregated, Sized, Sizing
 from perfmodel.studies.solve import Solution
 from perfmodel.studies.sweep import Axis, Cell, Sweep
 from perfmodel.studies.validate import Validation
@@ -32,7 +32,22 @@ from perfmodel.studies.validate import Validation
 #: Where every public function is documented in full.
 ROOMS = ("numerics", "trace", "equation", "machines.", "specs.", "serving.", "prediction", "question")
 #: Classes of the results of the public functions.
-RESULTS = (Axis, Cell, Comparison, Explanation, Model, Owned, Owning, Sized, Sizing, Solution, Stored, Sweep, System)
+RESULTS = (
+    Axis,
+    Cell,
+    Comparison,
+    Disaggregated,
+    Explanation,
+    Model,
+    Owned,
+    Owning,
+    Sized,
+    Sizing,
+    Solution,
+    Stored,
+    Sweep,
+    System,
+)
 RESULTS += (
     Traffic,
     Validation,

@@ -95,10 +95,12 @@ def test_per_hop_latency_is_ten_times_off_on_nvlink():
 
 def test_without_a_graph_small_collectives_last_as_long_as_their_launch():
     scenario = resolve("llama-3.1-70b", "dgx-h100", Options())
-    eager = put(scenario, "system.efficiency.cuda_graphs", False)
+    eager = put(scenario, "system.efficiency.eager", True)
     assert kernels.tensor_all_reduce(eager, 8192.0) == pytest.approx(30e-6)
     large = 2.0**26
     assert kernels.tensor_all_reduce(eager, large) == kernels.tensor_all_reduce(scenario, large)
+    # One rank sums nothing, so there is nothing to launch.
+    assert kernels.tensor_all_reduce(put(eager, "deployment.tp", 1.0), 8192.0) == 0.0
 
 
 def test_tensor_parallelism_over_nodes_is_hierarchical():

@@ -354,6 +354,8 @@ def _assumed(answers: Sequence[Prediction], options: Options, tpot: float | None
     """Return what all answers assume, and how the cost is shared."""
     said = [word for word in answers[0].assumed if all(word in other.assumed for other in answers)]
     said = [word for word in said if not word.startswith("concurrency")]
+    said += catalog.in_place(*(answer.scenario.system for answer in answers), catalog.load_materials())
+    said = list(dict.fromkeys(said))
     if options.concurrency is None:
         said.insert(
             0, f"each system runs the most requests at once, by powers of two, whose TPOT is at most {tpot or TPOT:g} s"

@@ -442,7 +442,7 @@ def eager(
     rows, table = [], []
     for model, on in questions:
         shares = []
-        for name, changes in (("graphs", ()), ("no graphs", ("system.efficiency.cuda_graphs=false",))):
+        for name, changes in (("graphs", ()), ("no graphs", ("system.efficiency.eager=true",))):
             answer = evaluate(resolve(model, on, Options(concurrency=users, prompt=1024, output=256), changes))
             parts = {cause: 1e3 * float(answer.breakdown["decode"][cause]) for cause in CAUSES}
             shares.append((parts["collective"] / sum(parts.values()), sum(parts.values())))

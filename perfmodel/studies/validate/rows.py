@@ -316,6 +316,7 @@ def ask(row: Row) -> Asked:
         row.notes.append(f"engine '{given['engine']}' is taken as {engine or bare.default_engine}")
     system, row.engine, row.chip_calibrated = load_system(system_name, engine)
     row.system = system.name
+    row.notes += catalog.in_place(system, model)
     if unit is None:
         raise Unanswered(f"unknown unit '{given['unit']}' of {given['metric']}; expected one like {UNITS}")
     if unit[0] not in form.units:

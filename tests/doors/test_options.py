@@ -1,0 +1,294 @@
+"""An option that is given counts: in company of every other one its value moves the answer, or it is refused.
+
+The options are those that the command line has; each needs two values here, between which the answer must change.
+Pairs stand together in a few large questions, so that what one option does to another shows without asking for each
+pair: of each question every option is changed in turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import itertools
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pytest
+import typer
+
+from perfmodel.cli import run
+from perfmodel.cli.app import application
+
+COMMANDS = typer.main.get_command(application()).commands
+MIXTRAL = ["mixtral-8x7b", "--on", "dgx-h100"]
+TIMES = [f"--{time}-{what}" for time in ("ttft", "tpot", "latency") for what in ("p50", "p90", "p99", "mean")]
+
+#: The question of each verb; the options below are added to it.
+BASE = {
+    "predict": ["predict", *MIXTRAL],
+    "compare": ["compare", *MIXTRAL, "--on", "dgx-b200"],
+    "fit": ["fit", *MIXTRAL],
+    "tco": ["tco", *MIXTRAL],
+    "explain": ["explain", "usd_per_mtok_output", *MIXTRAL],
+    "solve": ["solve", "request_latency", *MIXTRAL],
+    "sweep": ["sweep", *MIXTRAL, "--axis", "memory.hbm.bandwidth=2TB/s,3TB/s"],
+    "size": ["size", *MIXTRAL],
+    "simulate": ["simulate", *MIXTRAL],
+}
+#: Two values of each option.
+VALUES: dict[str, tuple[list[str], list[str]]] = {
+    option: ([option, first], [option, second])
+    for option, first, second in [
+        ("--plan", "tp4", "tp8"),
+        ("--tp", "4", "8"),
+        ("--pp", "2", "4"),
+        ("--ep", "2", "4"),
+        ("--dp", "2", "4"),
+        ("--engine", "vllm", "sglang"),
+        ("--precision", "bf16", "fp8"),
+        ("--kv-precision", "bf16", "fp8"),
+        ("--traffic", "rag", "agent"),
+        ("--prompt", "300", "600"),
+        ("--output", "100", "200"),
+        ("--concurrency", "8", "32"),
+        ("--draft", "llama-3.2-1b", "ngram"),
+        ("--k", "3", "5"),
+        ("--alpha", "0.6", "0.7"),
+        ("--ar", "0.6", "0.7"),
+        ("--accept", "0.8,0.7,0.6", "0.8,0.7,0.5"),
+        ("--accept-logged", "0.8,0.6,0.5", "0.8,0.6,0.4"),
+        ("--rate", "2", "3"),
+        ("--arrival-scv", "1", "2"),
+        ("--prefix-hits", "0.2", "0.4"),
+        ("--lengths", "azure-chat", "azure-code"),
+        *((time, "40 s", "80 s") for time in TIMES),
+        ("--set", "system.efficiency.layer_time=x1", "system.efficiency.layer_time=x0.9"),
+        ("--context", "2000", "3000"),
+        ("--tpot", "40ms", "60ms"),
+        ("--samples", "64", "128"),
+        ("--depth", "2", "3"),
+        ("--for", "memory.hbm.bandwidth", "rates.bf16"),
+        ("--target", "4 s", "5 s"),
+        ("--least", "cost", "chips"),
+        ("--precisions", "bf16", "bf16,fp8"),
+        ("--ks", "3", "3,5"),
+        ("--max-chips", "100", "4"),
+        ("--availability", "0.9", "0.9999999"),
+        ("--chip-mtbf", "50000h", "50h"),
+        ("--profile", "0.3,1", "0.3,0.6,1"),
+        ("--prefill-on", "dgx-h100:tp=8", "dgx-b200:tp=4"),
+        ("--requests", "30", "40"),
+        ("--seed", "1", "2"),
+    ]
+}
+
+#: What an option cannot be asked without; where none of them is there the first comes along.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "--prompt": ("--output",),
+    "--output": ("--prompt",),
+    "--draft": ("--alpha", "--ar", "--accept", "--accept-logged"),
+    "--k": ("--draft",),
+    "--ks": ("--draft",),
+    "--alpha": ("--k", "--ks"),
+    "--ar": ("--k", "--ks"),
+    "--accept": ("--draft",),
+    "--accept-logged": ("--draft",),
+    "--chip-mtbf": ("--availability",),
+}
+UNDER_LOAD = dict.fromkeys((*TIMES, "--arrival-scv", "--prefix-hits", "--lengths"), ("--rate",))
+OF_VERB: dict[str, dict[str, tuple[str, ...]]] = {"predict": UNDER_LOAD, "compare": UNDER_LOAD}
+#: What each question of a verb has, whatever else: what arrives, and for a search one plan, for all of them take long.
+ALWAYS = {
+    "size": (("--rate",), ("--tp", "--plan", "--pp", "--ep", "--prefill-on")),
+    "simulate": (("--rate", "--concurrency"), ("--requests",)),
+    "solve": (("--for",), ("--target",)),
+    "tco": (("--samples",),),
+}
+#: Pairs that the answer refuses, and says why.
+EXCLUDED = {
+    frozenset(pair)
+    for pair in (
+        ("--plan", "--tp"),
+        ("--plan", "--pp"),
+        ("--traffic", "--prompt"),
+        ("--traffic", "--output"),
+        ("--context", "--traffic"),
+        ("--context", "--prompt"),
+        ("--context", "--output"),
+        *itertools.combinations(("--alpha", "--ar", "--accept", "--accept-logged"), 2),
+        ("--rate", "--concurrency"),
+        ("--arrival-scv", "--concurrency"),
+        ("--tpot", "--concurrency"),
+        ("--precision", "--precisions"),
+        ("--k", "--ks"),
+        *(
+            ("--prefill-on", other)
+            for other in ("--least", "--precisions", "--ks", "--availability", "--chip-mtbf", "--profile")
+        ),
+    )
+}
+#: Options that a verb has for the sake of a line that says what to ask instead.
+REFUSED = {"size": ("--dp", "--concurrency"), "simulate": ("--sessions",)}
+#: What says how an answer leaves, and files: tests of their own.
+APART = ("--on", "--axis", "--images", "--json", "--csv", "--latex", "--explain-rejected", "--trace")
+FOLDER = ("--out", "--keep", "--executor", "--scheduler", "--workers")
+
+
+#: What stands for others of its kind in company, unless all pairs are asked for: a few minutes.
+LIKE_OTHERS = (
+    ()
+    if os.environ.get("PERFMODEL_EVERY_PAIR")
+    else (*(time for time in TIMES if "p99" not in time), "--ar", "--accept")
+)
+
+
+def options_of(verb: str, apart: Iterable[str] = ()) -> list[str]:
+    found = [each.opts[0] for each in COMMANDS[verb].params if each.param_type_name == "option"]
+    left = (*APART, *FOLDER, *REFUSED.get(verb, ()), *apart)
+    return [option for option in found if option not in left]
+
+
+def whole(verb: str, options: Iterable[str]) -> frozenset[str]:
+    """Return options with those that they cannot be asked without."""
+    found = set(options)
+    while True:
+        needs = [NEEDS.get(option) or OF_VERB.get(verb, {}).get(option) for option in found]
+        missing = [need[0] for need in (*needs, *ALWAYS.get(verb, ())) if need and not found & set(need)]
+        if not missing:
+            return frozenset(found)
+        found.add(missing[0])
+
+
+def excluded(options: Iterable[str]) -> bool:
+    return any(frozenset(pair) in EXCLUDED for pair in itertools.combinations(options, 2))
+
+
+def questions(verb: str) -> Iterator[frozenset[str]]:
+    """Give questions in which each pair of options that may stand together does."""
+    options = options_of(verb, LIKE_OTHERS)
+    open_pairs = {frozenset(pair) for pair in itertools.combinations(options, 2)}
+    for pair in sorted(open_pairs, key=sorted):
+        if pair not in open_pairs:
+            continue
+        question = whole(verb, pair)
+        if not excluded(question):
+            for option in options:
+                more = whole(verb, question | {option})
+                question = question if excluded(more) else more
+            yield question
+        open_pairs -= {frozenset(two) for two in itertools.combinations(question, 2)} | {pair}
+
+
+def refused_pairs(verb: str) -> list[tuple[str, str]]:
+    pairs = itertools.combinations(options_of(verb), 2)
+    return [(one, two) for one, two in pairs if frozenset((one, two)) in EXCLUDED]
+
+
+#: Where another input is what matters.
+SPECIAL = {
+    ("fit", "--set"): [["--set", f"system.engine.memory_utilisation=x{by}"] for by in ("1", "0.9")],
+}
+
+
+def words(verb: str, options: Iterable[str], changed: str = "") -> tuple[str, ...]:
+    given = [SPECIAL.get((verb, option), VALUES[option])[option == changed] for option in sorted(options)]
+    form = ["--csv"] if verb == "sweep" else ["--json"]
+    return (*BASE[verb], *itertools.chain.from_iterable(given), *form)
+
+
+@functools.cache
+def answer(command: tuple[str, ...]) -> tuple[int, str, str]:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(list(command))
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    return code, *texts
+
+
+def told(command: tuple[str, ...]) -> tuple[int, str]:
+    """Return an answer without the words of the question."""
+    code, out, err = answer(command)
+    assert code in (0, 2, 3), err
+    assert "Traceback" not in err
+    if code == 2:
+        assert (out, err.count("\n")) == ("", 1), err
+        return code, err
+    return code, "\n".join(line for line in out.splitlines() if not line.startswith("# perfmodel "))
+
+
+#: What an answer repeats of the question.
+ECHO = ("plan", "traffic", "objectives", "least", "speculation", "assumed", "depth", "target")
+
+
+def numbers(command: tuple[str, ...]) -> str:
+    """Return the numbers of an answer, without what it repeats of the question."""
+    code, out = told(command)
+    if code == 2 or not out.startswith("{"):
+        return out
+
+    def kept(part: object) -> object:
+        if isinstance(part, dict):
+            return {key: kept(value) for key, value in part.items() if key not in ECHO}
+        return [kept(each) for each in part] if isinstance(part, list) else part
+
+    return json.dumps(kept(json.loads(out)))
+
+
+#: What may leave all numbers alone, for it is about which of them is said.
+WITHOUT_NUMBERS = {
+    "fit": ("--concurrency", "--k", "--alpha", "--ar", "--accept", "--accept-logged"),
+    **dict.fromkeys(("predict", "compare"), TIMES),
+}
+SINGLE = [(verb, option) for verb in BASE for option in options_of(verb)]
+
+
+@pytest.mark.parametrize(("verb", "option"), SINGLE)
+def test_each_option_moves_the_numbers(verb: str, option: str) -> None:
+    question = whole(verb, [option])
+    one, other = words(verb, question), words(verb, question, option)
+    assert told(one)[0] != 2, told(one)
+    assert numbers(one) != numbers(other) or option in WITHOUT_NUMBERS.get(verb, ()), "swallowed"
+
+
+@pytest.mark.parametrize("verb", [verb for verb in BASE if verb != "compare"])  # predict of several
+def test_each_option_counts_in_company_of_each_other(verb: str) -> None:
+    met: dict[str, set[str]] = defaultdict(set)
+    for question in questions(verb):
+        one = words(verb, question)
+        assert told(one)[0] != 2, (one, told(one))
+        for option in sorted(question):
+            if question - met[option] and f"{option} did not enter" not in told(one)[1]:
+                assert told(words(verb, question, option)) != told(one), f"{option} is swallowed in {' '.join(one)}"
+                met[option] |= question
+
+
+@pytest.mark.parametrize("verb", BASE)
+def test_what_excludes_each_other_is_refused(verb: str) -> None:
+    for one, two in refused_pairs(verb):
+        code, said = told(words(verb, whole(verb, [one, two])))
+        assert code == 2, (one, two)
+        assert said
+
+
+@pytest.mark.parametrize(("verb", "option"), [(verb, option) for verb in REFUSED for option in REFUSED[verb]])
+def test_what_a_verb_does_not_take_says_what_does(verb: str, option: str) -> None:
+    code, said = told((*words(verb, whole(verb, [])), option, "8"))
+    assert code == 2
+    assert re.search(r"--concurrency|--dp", said)
+
+
+ONCE = [(verb, option) for verb in BASE for option in options_of(verb) if option != "--set"]
+
+
+@pytest.mark.parametrize(("verb", "option"), ONCE)
+def test_an_option_is_given_once(verb: str, option: str) -> None:
+    code, said = told((*words(verb, whole(verb, [option])), *VALUES[option][1]))
+    assert code == 2
+    assert f"{option} is given twice" in said
