@@ -39,21 +39,21 @@ FULL, SLIDING, CHUNKED, LINEAR, CONV = (
 #: Other words for a kind of layer.
 _ALSO = {"attention": FULL, "mamba": LINEAR, "indexed_attention": FULL, "minimax_m3_sparse": "sparse"}
 
-#: Reads one part of every layer.
+#: Reads one part of _every layer.
 Reader = Callable[[Config], Parts]
 
 
 # --- which layers ------------------------------------------------------------------------------------------------
 
 
-def every(count: float, offset: float = 0.0) -> Which:
+def _every(count: float, offset: float = 0.0) -> Which:
     """Return whether a layer is one of every so many."""
     return lambda index: index % count == offset
 
 
-def last_of_every(count: float) -> Which:
+def _last_of_every(count: float) -> Which:
     """Return whether a layer is the last of every so many."""
-    return every(count, count - 1)
+    return _every(count, count - 1)
 
 
 def _always(config: Config) -> Which:
@@ -61,7 +61,7 @@ def _always(config: Config) -> Which:
 
 
 def _alternate(config: Config) -> Which:
-    return every(2.0)
+    return _every(2.0)
 
 
 def _upper(config: Config) -> Which:
@@ -76,7 +76,7 @@ def _all_but_every(count: float, name: str = "sliding_window_pattern") -> Callab
         written = config.get(name)
         if isinstance(written, str):
             return lambda index: written[index % len(written)] == "L"
-        full = last_of_every(config.count(name, default=count))
+        full = _last_of_every(config.count(name, default=count))
         return lambda index: not full(index)
 
     return which
@@ -86,10 +86,10 @@ def _periodic(config: Config, name: str) -> Which:
     period, offset = config.count(f"{name}_period"), config.count(f"{name}_offset", least=0)
     if offset >= period:
         raise config.refusal(f"{name}_offset", f"{offset:g} is not below {name}_period {period:g}")
-    return every(period, offset)
+    return _every(period, offset)
 
 
-def kinds_of(config: Config, special: Which = lambda index: False, kind: str = SLIDING) -> list[str]:
+def _kinds_of(config: Config, special: Which = lambda index: False, kind: str = SLIDING) -> list[str]:
     """Return the kind of each layer: what ``layer_types`` says, else the rule of the model type."""
     given = config.one_a_layer("layer_types", str)
     if given:
@@ -112,7 +112,7 @@ def _after_dense(config: Config) -> Which:
     """Return whether a layer has experts: those behind the first dense ones, every so many."""
     step = config.get("moe_layer_freq")
     first = config.count("first_k_dense_replace", default=0.0, least=0)
-    at = every(config.count("moe_layer_freq", default=1.0) if not isinstance(step, list) else 1.0)
+    at = _every(config.count("moe_layer_freq", default=1.0) if not isinstance(step, list) else 1.0)
     return _sparse_layers(config, lambda index: index >= first and at(index))
 
 
@@ -130,7 +130,7 @@ def _head_dim(config: Config, heads: float) -> float:
     return hidden / heads
 
 
-def plain_attention(config: Config, **traits: Any) -> Attention:
+def _plain_attention(config: Config, **traits: Any) -> Attention:
     """Return the attention that a file describes, without windows."""
     heads = config.count("num_attention_heads")
     kv_heads = config.count("num_key_value_heads", default=heads)
@@ -142,10 +142,10 @@ def plain_attention(config: Config, **traits: Any) -> Attention:
     return Attention(heads, kv_heads, _head_dim(config, heads), **{"qkv_bias": bias, "output_bias": bias, **traits})
 
 
-def attention(config: Config, kinds: list[str] | None = None, **traits: Any) -> Parts:
+def _attention(config: Config, kinds: list[str] | None = None, **traits: Any) -> Parts:
     """Read grouped-query attention, with a window where the kind of the layer says so."""
-    plain = plain_attention(config, **traits)
-    windows = _windows(config, kinds or kinds_of(config))
+    plain = _plain_attention(config, **traits)
+    windows = _windows(config, kinds or _kinds_of(config))
     return lambda index: {"attention": replace(plain, sliding=windows[index])}
 
 
@@ -164,7 +164,7 @@ def _attends(slides: Callable[[Config], Which] | None = None, **traits: Any) -> 
     """Return a reader of attention whose windows follow a rule; a trait that is a name of a field is read there."""
 
     def read(config: Config) -> Parts:
-        return attention(config, kinds_of(config, slides(config)) if slides else None, **_flags(config, traits))
+        return _attention(config, _kinds_of(config, slides(config)) if slides else None, **_flags(config, traits))
 
     return read
 
@@ -175,7 +175,7 @@ def _by_kind(
     """Return a reader of layers whose kind says which reader: the table of kinds of one model type."""
 
     def read(config: Config) -> Parts:
-        kinds = kinds_of(config, special(config), kind) if special else kinds_of(config)
+        kinds = _kinds_of(config, special(config), kind) if special else _kinds_of(config)
         if unknown := set(kinds) - set(readers):
             raise config.refusal("layer_types", f"unknown '{min(unknown)}', expected {' or '.join(readers)}")
         made = {one: readers[one](config) for one in dict.fromkeys(kinds)}
@@ -186,7 +186,7 @@ def _by_kind(
 
 def _full(**traits: Any) -> Reader:
     """Return a reader of attention without windows, for layers that a table of kinds picks."""
-    return lambda config: attention(config, [FULL] * config.layers, **_flags(config, traits))
+    return lambda config: _attention(config, [FULL] * config.layers, **_flags(config, traits))
 
 
 def _mla(config: Config, **traits: Any) -> Mla:
@@ -206,13 +206,13 @@ def _mla(config: Config, **traits: Any) -> Mla:
     )
 
 
-def latents(config: Config) -> Parts:
+def _latents(config: Config) -> Parts:
     """Read latent attention."""
     mla = _mla(config)
     return lambda _: {"mla": mla}
 
 
-def gated_latents(config: Config) -> Parts:
+def _gated_latents(config: Config) -> Parts:
     """Read latent attention whose output has a gate: one a head, or of full width."""
     mla = _mla(config)
     width = mla.heads * (mla.v_head_dim if config.flag("mla_use_output_gate") else 1.0)
@@ -221,7 +221,7 @@ def gated_latents(config: Config) -> Parts:
     return lambda _: {"mla": mla}
 
 
-def indexed_latents(config: Config) -> Parts:
+def _indexed_latents(config: Config) -> Parts:
     """Read sparse latent attention; a layer may take the choice of an earlier one's indexer."""
     indexer = Indexer(config.count("index_n_heads"), config.count("index_head_dim"), config.count("index_topk"))
     config.get("layer_types")
@@ -234,7 +234,7 @@ def indexed_latents(config: Config) -> Parts:
 def _cross_or_self(config: Config) -> Parts:
     """Read layers of which some attend to an image: Llama 3.2 Vision."""
     layers = config.list_of("cross_attention_layers", int) or []
-    plain = plain_attention(config)
+    plain = _plain_attention(config)
     cross = replace(plain, qk_norm=True, cross=0.0)
     config.derived["cross"] = "tokens of the images of a request"
     return lambda index: {"attention": cross if index in layers else plain}
@@ -285,7 +285,7 @@ def _compressed(config: Config) -> Parts:
 
 def _block_sparse(config: Config) -> Parts:
     """Read attention to blocks that an indexer of each group picks: MiniMax-M3."""
-    plain = plain_attention(config, qk_norm=config.flag("use_qk_norm", True))
+    plain = _plain_attention(config, qk_norm=config.flag("use_qk_norm", True))
     block: dict[str, str] = {
         "heads": "index_n_heads",
         "dim": "index_head_dim",
@@ -305,7 +305,7 @@ def _block_sparse(config: Config) -> Parts:
     sizes = {key: source.count(name) for key, name in block.items()}
     config.derived["top_k"] = "blocks picked x tokens of a block"
     sparse = replace(plain, indexer=Indexer(sizes["heads"], sizes["dim"], sizes["top"] * sizes["size"]))
-    kinds = kinds_of(config)
+    kinds = _kinds_of(config)
     picks = [bool(flag) for flag in flags] if flags else [kind == "sparse" for kind in kinds]
     if len(picks) != config.layers:
         raise config.refusal(
@@ -317,7 +317,7 @@ def _block_sparse(config: Config) -> Parts:
 def _wide_keys(config: Config) -> Parts:
     """Read attention whose keys and values differ in width, and in heads where it has a window: MiMo-V2."""
     value = config.count("v_head_dim")
-    plain = plain_attention(config, value_dim=value, output_bias=False)
+    plain = _plain_attention(config, value_dim=value, output_bias=False)
     windowed = replace(
         plain,
         heads=config.count("swa_num_attention_heads", default=plain.heads),
@@ -329,14 +329,14 @@ def _wide_keys(config: Config) -> Parts:
     )
     plain = replace(plain, sinks=config.flag("add_full_attention_sink_bias"))
     pattern = config.one_a_layer("hybrid_layer_pattern", int)
-    kinds = [SLIDING if flag else FULL for flag in pattern] if pattern else kinds_of(config)
+    kinds = [SLIDING if flag else FULL for flag in pattern] if pattern else _kinds_of(config)
     return lambda index: {"attention": windowed if kinds[index] == SLIDING else plain}
 
 
 def _gemma4_attention(config: Config) -> Parts:
     """Read Gemma 3n's and 4's attention: wider heads where it is full, and layers that share an earlier cache."""
-    plain = plain_attention(config, qk_norm=True)
-    kinds = kinds_of(config, _all_but_every(6.0)(config))
+    plain = _plain_attention(config, qk_norm=True)
+    kinds = _kinds_of(config, _all_but_every(6.0)(config))
     windows = _windows(config, kinds)
     equal = config.flag("attention_k_eq_v")
     wide = replace(
@@ -357,8 +357,8 @@ def _gemma4_attention(config: Config) -> Parts:
 def _step_attention(config: Config) -> Parts:
     """Read the attention of Step-3.7 and Laguna: heads that differ by layer, and a gate a head or a channel."""
     by_head = config.get("gating") in (None, True, "per-head")
-    plain = plain_attention(config, qk_norm=True, head_gate=by_head, gated=not by_head)
-    kinds, other = kinds_of(config), plain.heads
+    plain = _plain_attention(config, qk_norm=True, head_gate=by_head, gated=not by_head)
+    kinds, other = _kinds_of(config), plain.heads
     each = config.one_a_layer("num_attention_heads_per_layer", int)
     if each:
         windows = _windows(config, kinds)
@@ -373,7 +373,7 @@ def _step_attention(config: Config) -> Parts:
 # --- mixers with a state -----------------------------------------------------------------------------------------
 
 
-def delta_rule(config: Config) -> Parts:
+def _delta_rule(config: Config) -> Parts:
     """Read the gated delta rule of Qwen3-Next and Qwen3.5."""
     linear = LinearAttention(
         key_heads=config.count("linear_num_key_heads"),
@@ -497,7 +497,7 @@ def _plain_mamba1(config: Config) -> Parts:
 # --- blocks ------------------------------------------------------------------------------------------------------
 
 
-def mlp(config: Config, width: str = "intermediate_size", matrices: float = 3.0) -> Parts:
+def _mlp(config: Config, width: str = "intermediate_size", matrices: float = 3.0) -> Parts:
     """Read a feed-forward block, whose width may differ from layer to layer."""
     written = config.get(width)
     if isinstance(written, list):
@@ -510,10 +510,10 @@ def mlp(config: Config, width: str = "intermediate_size", matrices: float = 3.0)
 
 
 def _two(config: Config) -> Parts:
-    return mlp(config, matrices=2.0)
+    return _mlp(config, matrices=2.0)
 
 
-def moe(
+def _moe(
     config: Config,
     width: str = "moe_intermediate_size",
     shared: float = 0.0,
@@ -529,14 +529,14 @@ def moe(
     return lambda _: {"moe": found}
 
 
-def either(first: Which, then: Parts, otherwise: Parts) -> Parts:
+def _either(first: Which, then: Parts, otherwise: Parts) -> Parts:
     """Return one part where a rule says so, else the other."""
     return lambda index: then(index) if first(index) else otherwise(index)
 
 
 def _experts(width: str = "moe_intermediate_size", **traits: Any) -> Reader:
     """Return a reader of experts in every layer; a trait that is a name of a field is read there."""
-    return lambda config: moe(config, width, shared=_shared(config), **_flags(config, traits))
+    return lambda config: _moe(config, width, shared=_shared(config), **_flags(config, traits))
 
 
 def _flags(config: Config, traits: Mapping[str, Any]) -> dict[str, Any]:
@@ -544,7 +544,7 @@ def _flags(config: Config, traits: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shared(config: Config, width: str = "moe_intermediate_size") -> float:
-    """Return the width of the experts that every token meets: said outright, or so many of the others' width."""
+    """Return the width of the experts that _every token meets: said outright, or so many of the others' width."""
     several = config.count("n_shared_experts", default=0.0, least=0)
     if config.get("shared_intermediate_size") is not None:
         return config.count("shared_intermediate_size", least=0)
@@ -560,11 +560,11 @@ def _after(dense: str = "intermediate_size", width_of: str = "moe_intermediate_s
     def read(config: Config) -> Parts:
         sparse = _after_dense(config)
         width = width_of if not config.has("moe_intermediate_size") else "moe_intermediate_size"
-        block = moe(config, width, shared=_shared(config, width), **_flags(config, traits))
+        block = _moe(config, width, shared=_shared(config, width), **_flags(config, traits))
         if all(sparse(index) for index in range(config.layers)):
             config.get(dense)
             return block
-        return either(sparse, block, mlp(config, dense))
+        return _either(sparse, block, _mlp(config, dense))
 
     return read
 
@@ -576,22 +576,22 @@ def _deepseek_block(config: Config) -> Parts:
 
 def _qwen_block(config: Config) -> Parts:
     shared = config.count("shared_expert_intermediate_size", default=0.0, least=0)
-    block = moe(config, shared=shared, shared_gate=shared > 0)
-    sparse = last_of_every(config.count("decoder_sparse_step", default=1.0))
+    block = _moe(config, shared=shared, shared_gate=shared > 0)
+    sparse = _last_of_every(config.count("decoder_sparse_step", default=1.0))
     dense = config.list_of("mlp_only_layers", int) or []
     first = _sparse_layers(config, lambda index: sparse(index) and index not in dense)
     if all(first(index) for index in range(config.layers)):
         config.get("intermediate_size")
         return block
-    return either(first, block, mlp(config))
+    return _either(first, block, _mlp(config))
 
 
 def _qwen_block_without_gate(config: Config) -> Parts:
     """Read Laguna's block: one shared expert of a width of its own."""
     sparse = _after_dense(config)
     shared = config.count("shared_expert_intermediate_size", default=0.0, least=0)
-    block = moe(config, shared=shared, router_bias=True)
-    return either(sparse, block, mlp(config))
+    block = _moe(config, shared=shared, router_bias=True)
+    return _either(sparse, block, _mlp(config))
 
 
 def _gemma4_block(config: Config) -> Parts:
@@ -600,9 +600,9 @@ def _gemma4_block(config: Config) -> Parts:
         config.experts_apart = True
         beside = config.count("intermediate_size")
         config.derived["shared"] = "intermediate_size"
-        return moe(config, shared=beside)
+        return _moe(config, shared=beside)
     first = config.layers - config.count("num_kv_shared_layers", default=0.0, least=0)
-    plain = mlp(config)
+    plain = _mlp(config)
     if not config.flag("use_double_wide_mlp"):
         return plain
 
@@ -633,15 +633,15 @@ def _lfm2_block(config: Config) -> Parts:
 
 def _lfm2_moe_block(config: Config) -> Parts:
     first = config.count("num_dense_layers", default=2.0, least=0)
-    block = moe(config, router_bias=config.flag("use_expert_bias", True))
-    return either(lambda index: index >= first, block, mlp(config))
+    block = _moe(config, router_bias=config.flag("use_expert_bias", True))
+    return _either(lambda index: index >= first, block, _mlp(config))
 
 
 def _nemotron_experts(config: Config) -> Parts:
     latent = config.count("moe_latent_size") if config.get("moe_latent_size") is not None else None
     shared = config.count("n_shared_experts", default=1.0, least=0)
     shared *= config.count("moe_shared_expert_intermediate_size", least=0)
-    return moe(config, shared=shared, router_bias=True, matrices=2.0, latent=latent)
+    return _moe(config, shared=shared, router_bias=True, matrices=2.0, latent=latent)
 
 
 def _kimi_block(config: Config) -> Parts:
@@ -656,7 +656,7 @@ def _granite_hybrid_block(config: Config) -> Parts:
     shared = config.count("shared_intermediate_size", default=1024.0, least=0)
     if config.count("num_experts", default=0.0, least=0) == 0:
         return lambda _: {"mlp": Mlp(shared)}
-    return moe(config, "intermediate_size", shared=shared)
+    return _moe(config, "intermediate_size", shared=shared)
 
 
 def _ernie_block(config: Config) -> Parts:
@@ -666,8 +666,8 @@ def _ernie_block(config: Config) -> Parts:
     )
     end = config.get("moe_layer_end_index")
     last = config.layers - 1 if end in (None, -1) else int(config.count("moe_layer_end_index", least=0))
-    block = moe(config, shared=_shared(config), router_bias=True)
-    return either(lambda index: start <= index <= last and (index + 1) % step == 0, block, mlp(config))
+    block = _moe(config, shared=_shared(config), router_bias=True)
+    return _either(lambda index: start <= index <= last and (index + 1) % step == 0, block, _mlp(config))
 
 
 def _hunyuan_block(config: Config) -> Parts:
@@ -687,46 +687,46 @@ def _hunyuan_block(config: Config) -> Parts:
 
     experts = first("num_experts", 1.0)
     if experts <= 1:
-        return mlp(config)
+        return _mlp(config)
     width = first("moe_intermediate_size", first("intermediate_size"))
     shared = first("n_shared_experts", 1.0) * width if config.flag("use_mixed_mlp_moe", True) else 0.0
     config.derived["shared"] = "shared experts x their width"
     found = Moe(experts, first("num_experts_per_tok", 1.0), width, shared)
     skip = config.count("moe_layer_num_skipped", default=0.0, least=0)
-    return either(lambda index: index >= skip, lambda _: {"moe": found}, mlp(config))
+    return _either(lambda index: index >= skip, lambda _: {"moe": found}, _mlp(config))
 
 
 def _afmoe_block(config: Config) -> Parts:
     first = config.count("num_dense_layers", default=1.0, least=0)
-    block = moe(config, shared=_shared(config), router_bias=True)
-    return either(lambda index: index >= first, block, mlp(config))
+    block = _moe(config, shared=_shared(config), router_bias=True)
+    return _either(lambda index: index >= first, block, _mlp(config))
 
 
 def _jamba_block(config: Config) -> Parts:
-    block = mlp(config)
+    block = _mlp(config)
     if config.count("num_experts") > 1:
-        block = either(_periodic(config, "expert_layer"), moe(config, "intermediate_size"), block)
+        block = _either(_periodic(config, "expert_layer"), _moe(config, "intermediate_size"), block)
     return block
 
 
 def _llama4_block(config: Config) -> Parts:
-    block = moe(config, "intermediate_size", shared=config.count("intermediate_size"))
-    step = last_of_every(config.count("interleave_moe_layer_step", default=1.0))
+    block = _moe(config, "intermediate_size", shared=config.count("intermediate_size"))
+    step = _last_of_every(config.count("interleave_moe_layer_step", default=1.0))
     routed = config.list_of("moe_layers", int)
     which: Which = step if routed is None else lambda index: index in routed
     if all(which(index) for index in range(config.layers)):
         config.get("intermediate_size_mlp")
         return block
-    return either(which, block, mlp(config, "intermediate_size_mlp"))
+    return _either(which, block, _mlp(config, "intermediate_size_mlp"))
 
 
 def _llama4_attention(config: Config) -> Parts:
-    full = last_of_every(config.count("no_rope_layer_interval", default=4.0))
+    full = _last_of_every(config.count("no_rope_layer_interval", default=4.0))
     rope = config.one_a_layer("no_rope_layers", int) or [not full(index) for index in range(config.layers)]
     chunks = config.get("attention_chunk_size") is not None
-    kinds = kinds_of(config, lambda index: chunks and bool(rope[index]), CHUNKED)
+    kinds = _kinds_of(config, lambda index: chunks and bool(rope[index]), CHUNKED)
     # The queries and keys are normalised without weights.
-    return attention(config, kinds)
+    return _attention(config, kinds)
 
 
 # --- beside ------------------------------------------------------------------------------------------------------
@@ -811,8 +811,8 @@ def _nemotron_h(config: Config) -> list[Layers]:
         raise config.refusal(name, f"{len(kinds)} entries for {config.layers} num_hidden_layers")
     parts: dict[str, Callable[[], Parts]] = {
         LINEAR: lambda: _mamba2(_NEMOTRON_H)(config),
-        FULL: lambda: attention(config, [FULL]),
-        "mlp": lambda: mlp(config, matrices=2.0),
+        FULL: lambda: _attention(config, [FULL]),
+        "mlp": lambda: _mlp(config, matrices=2.0),
         "moe": lambda: _nemotron_experts(config),
     }
     config.get("intermediate_size")
@@ -870,8 +870,8 @@ def _without_norm(config: Config, mamba: Mamba2) -> Parts:
 def _parallel_mixers(config: Config) -> list[Layers]:
     """Read Falcon-H1: attention beside a state-space mixer, then an MLP; each is a run of its own here."""
     heads = config.get("mamba_d_ssm")
-    mixer, state = attention(config, [FULL] * config.layers), _mamba2(_BAMBA)(config)
-    block, found = mlp(config), []
+    mixer, state = _attention(config, [FULL] * config.layers), _mamba2(_BAMBA)(config)
+    block, found = _mlp(config), []
     if heads is not None:
         config.count("mamba_d_ssm")
     if not config.flag("mamba_rms_norm"):
@@ -885,9 +885,9 @@ def _parallel_mixers(config: Config) -> list[Layers]:
 
 def _shortcut_experts(config: Config) -> list[Layers]:
     """Read LongCat: two latent attentions and two MLPs a layer, with experts beside the second."""
-    mixer, dense = latents(config), config.count("intermediate_size")
+    mixer, dense = _latents(config), config.count("intermediate_size")
     zero = config.count("zero_expert_num", default=0.0, least=0) or None
-    experts = moe(config, shared=dense, router_bias=config.flag("router_bias"), zero_experts=zero)
+    experts = _moe(config, shared=dense, router_bias=config.flag("router_bias"), zero_experts=zero)
     config.derived["shared"] = "ffn_hidden_size"
     found = []
     for index in range(config.layers):
@@ -907,7 +907,7 @@ def _shared_blocks(config: Config) -> list[Layers]:
     wide = config.count("attention_hidden_size", default=2 * hidden)
     width = config.count("attention_head_dim", default=wide / heads)
     kv_heads = config.count("num_key_value_heads", default=heads)
-    block, rank = mlp(config), config.count("adapter_rank", default=128.0)
+    block, rank = _mlp(config), config.count("adapter_rank", default=128.0)
     shared = config.count("num_mem_blocks", default=1.0)
     uses = sum(kind == "hybrid" for kind in kinds)
     if not uses:
@@ -930,7 +930,7 @@ def _shared_blocks(config: Config) -> list[Layers]:
 
 def _one_key(config: Config) -> Parts:
     """Read attention whose heads share one key and one value: GPT-BigCode."""
-    plain = plain_attention(config, qkv_bias=True, output_bias=True)
+    plain = _plain_attention(config, qkv_bias=True, output_bias=True)
     one = replace(plain, kv_heads=1.0 if config.flag("multi_query", True) else plain.heads)
     config.derived["kv_heads"] = "multi_query"
     return lambda _: {"attention": one}
@@ -989,9 +989,9 @@ def _type_words(config: Config) -> Parts:
 
 def _modern_windows(config: Config) -> Parts:
     """Read ModernBERT's attention: full in one of three layers, else within a window around each token."""
-    plain = plain_attention(config, causal=False)
+    plain = _plain_attention(config, causal=False)
     step = config.count("global_attn_every_n_layers", default=3.0)
-    kinds = kinds_of(config, lambda index: index % step != 0)
+    kinds = _kinds_of(config, lambda index: index % step != 0)
     window = Sliding(config.count("local_attention", default=128.0) + 1)
     config.derived["window"] = "local_attention + 1"
     return lambda index: {"attention": replace(plain, sliding=window if kinds[index] == SLIDING else None)}
@@ -1014,8 +1014,8 @@ class Form:
     Either ``layers`` reads all, or ``mixer``, ``block`` and what is ``beside`` them are read for each layer.
     """
 
-    mixer: Reader = _PLAIN
-    block: Reader = mlp
+    mixer: Reader | None = None
+    block: Reader | None = None
     norms: float = 2.0
     defaults: Mapping[str, Any] = field(default_factory=dict)
     beside: Reader | None = None
@@ -1048,7 +1048,7 @@ class Form:
             config.tables += config.count("vocab_size")
         if self.layers is not None:
             return self.layers(config)
-        parts = [self.mixer(config), self.block(config)]
+        parts = [(self.mixer or _PLAIN)(config), (self.block or _mlp)(config)]
         if self.beside is not None:
             parts.append(self.beside(config))
         return [
@@ -1069,7 +1069,7 @@ _GEMMA3 = {
 }
 _NOAUX = {"topk_method": "noaux_tc"}
 _QWEN_HYBRID = _by_kind(
-    {FULL: _full(qk_norm=True, gated=("attn_output_gate", True)), LINEAR: delta_rule},
+    {FULL: _full(qk_norm=True, gated=("attn_output_gate", True)), LINEAR: _delta_rule},
     _all_but_every(4.0, "full_attention_interval"),
 )
 
@@ -1077,28 +1077,29 @@ _QWEN_HYBRID = _by_kind(
 def _kimi_kinds(config: Config) -> Parts:
     """Read which layers of Kimi-Linear are latent attention: by a list of kinds, or by numbers from 1."""
     nested = config.get("linear_attn_config")
-    full, delta = gated_latents(config) if config.flag("mla_use_output_gate") else latents(config), _by_channel(config)
+    full = _gated_latents(config) if config.flag("mla_use_output_gate") else _latents(config)
+    delta = _by_channel(config)
     if isinstance(nested, dict) and not config.has("layer_types"):
         listed = config.inner("linear_attn_config").list_of("full_attn_layers", int) or []
-        return either(lambda index: index + 1 in listed, full, delta)
-    kinds = kinds_of(config)
-    return either(lambda index: kinds[index] == FULL, full, delta)
+        return _either(lambda index: index + 1 in listed, full, delta)
+    kinds = _kinds_of(config)
+    return _either(lambda index: kinds[index] == FULL, full, delta)
 
 
 def _bailing_kinds(config: Config) -> Parts:
     """Read which layers of Ling are latent attention: by a list, or the last of each group and those behind them."""
-    full, delta, group = gated_latents(config), _by_channel(config), config.count("layer_group_size", default=6.0)
+    full, delta, group = _gated_latents(config), _by_channel(config), config.count("layer_group_size", default=6.0)
     if config.has("layer_types"):
-        kinds = kinds_of(config)
-        return either(lambda index: kinds[index] == FULL, full, delta)
+        kinds = _kinds_of(config)
+        return _either(lambda index: kinds[index] == FULL, full, delta)
     whole = config.layers // group * group
-    return either(lambda index: (index + 1) % group == 0 or index >= whole, full, delta)
+    return _either(lambda index: (index + 1) % group == 0 or index >= whole, full, delta)
 
 
 def _lfm2_kinds(config: Config) -> list[str]:
     """Return the kinds of LFM2's layers: by a list, or by the numbers of those with attention."""
     if config.has("layer_types"):
-        return kinds_of(config)
+        return _kinds_of(config)
     listed = config.list_of("full_attn_idxs", int)
     if listed is None:
         raise config.refusal("full_attn_idxs", "required field is missing, as is layer_types")
@@ -1109,46 +1110,46 @@ def _lfm2_mixer(config: Config) -> Parts:
     kinds = _lfm2_kinds(config)
     if unknown := set(kinds) - {FULL, CONV}:
         raise config.refusal("layer_types", f"unknown '{min(unknown)}', expected {FULL} or {CONV}")
-    full, short = attention(config, [FULL] * config.layers, qk_norm=True), _short_convolution(config)
-    return either(lambda index: kinds[index] == FULL, full, short)
+    full, short = _attention(config, [FULL] * config.layers, qk_norm=True), _short_convolution(config)
+    return _either(lambda index: kinds[index] == FULL, full, short)
 
 
 def _bamba_mixer(config: Config) -> Parts:
     """Read which of Bamba's layers are attention: by a list of kinds, or by their numbers."""
-    full, state = attention(config, [FULL] * config.layers), _mamba2(_BAMBA)(config)
+    full, state = _attention(config, [FULL] * config.layers), _mamba2(_BAMBA)(config)
     if config.has("layer_types"):
-        kinds = kinds_of(config)
-        return either(lambda index: kinds[index] == FULL, full, state)
+        kinds = _kinds_of(config)
+        return _either(lambda index: kinds[index] == FULL, full, state)
     listed = config.list_of("attn_layer_indices", int) or []
-    return either(lambda index: index in listed, full, state)
+    return _either(lambda index: index in listed, full, state)
 
 
 def _minimax_mixer(config: Config) -> Parts:
     """Read which of MiniMax-01's layers are lightning attention: by a list of kinds or of switches."""
-    full, lightning = attention(config, [FULL] * config.layers), _lightning(config)
+    full, lightning = _attention(config, [FULL] * config.layers), _lightning(config)
     if config.has("layer_types"):
-        kinds = kinds_of(config)
+        kinds = _kinds_of(config)
     elif (flags := config.one_a_layer("attn_type_list", int)) is not None:
         kinds = [FULL if flag else LINEAR for flag in flags]
     else:
         kinds = [FULL if index % 2 else LINEAR for index in range(config.layers)]
-    return either(lambda index: kinds[index] == FULL, full, lightning)
+    return _either(lambda index: kinds[index] == FULL, full, lightning)
 
 
 def _jamba_mixer(config: Config) -> Parts:
-    full, state = attention(config, [FULL] * config.layers), _mamba1(config)
-    return either(_periodic(config, "attn_layer"), full, state)
+    full, state = _attention(config, [FULL] * config.layers), _mamba1(config)
+    return _either(_periodic(config, "attn_layer"), full, state)
 
 
 def _qwen2_moe_mixer(config: Config) -> Parts:
     upper = _upper(config)
-    kinds = kinds_of(config, lambda index: index % 2 == 0 and not upper(index))
-    return attention(config, kinds, qkv_bias=config.flag("qkv_bias", True))
+    kinds = _kinds_of(config, lambda index: index % 2 == 0 and not upper(index))
+    return _attention(config, kinds, qkv_bias=config.flag("qkv_bias", True))
 
 
 def _cohere_attention(config: Config) -> Parts:
     """Read Command R's attention, whose normalisations have a scale for each channel of each head."""
-    plain = plain_attention(config)
+    plain = _plain_attention(config)
     return lambda _: {"attention": replace(plain, qk_norm_full=config.flag("use_qk_norm"))}
 
 
@@ -1237,15 +1238,15 @@ TYPES: dict[str, Form] = {
     "modernbert": Form(_modern_windows, beside=_first_norm_missing, final_norm=2.0, pools=True),
     "nemotron-nas": Form(layers=_searched),
     # Latent attention.
-    "minicpm3": Form(latents),
-    "youtu": Form(latents, defaults=_TIED),
-    "deepseek_v2": Form(latents, _deepseek_block),
-    "deepseek_v3": Form(latents, _deepseek_block, defaults=_NOAUX),
-    "kimi_k2": Form(latents, _deepseek_block, defaults=_NOAUX),
-    "deepseek_v32": Form(indexed_latents, _deepseek_block, defaults=_NOAUX),
-    "glm_moe_dsa": Form(indexed_latents, _after(router_bias=True), defaults={"first_k_dense_replace": 3}),
-    "glm4_moe_lite": Form(latents, _after(router_bias=True), defaults={"first_k_dense_replace": 1}),
-    "mistral4": Form(latents, _after(), defaults={}),
+    "minicpm3": Form(_latents),
+    "youtu": Form(_latents, defaults=_TIED),
+    "deepseek_v2": Form(_latents, _deepseek_block),
+    "deepseek_v3": Form(_latents, _deepseek_block, defaults=_NOAUX),
+    "kimi_k2": Form(_latents, _deepseek_block, defaults=_NOAUX),
+    "deepseek_v32": Form(_indexed_latents, _deepseek_block, defaults=_NOAUX),
+    "glm_moe_dsa": Form(_indexed_latents, _after(router_bias=True), defaults={"first_k_dense_replace": 3}),
+    "glm4_moe_lite": Form(_latents, _after(router_bias=True), defaults={"first_k_dense_replace": 1}),
+    "mistral4": Form(_latents, _after(), defaults={}),
     "longcat_flash": Form(layers=_shortcut_experts),
     "deepseek_v4": Form(_compressed, _after(router_bias=True), beside=_hyper_connections),
     # Experts, grouped-query attention.
@@ -1302,7 +1303,7 @@ TYPES: dict[str, Form] = {
         _attends(qkv_bias=("use_qkv_bias", False), output_bias=("use_bias", False), qk_norm=("use_qk_norm", False)),
         _after(router_bias=("moe_router_enable_expert_bias", False)),
     ),
-    "axk1": Form(latents, _after(router_bias=True), norms=3.0, defaults={"first_k_dense_replace": 1}),
+    "axk1": Form(_latents, _after(router_bias=True), norms=3.0, defaults={"first_k_dense_replace": 1}),
     "cohere2_moe": Form(
         _attends(_all_but_every(4.0)),
         _after("prefix_dense_intermediate_size", "intermediate_size"),
@@ -1327,7 +1328,7 @@ TYPES: dict[str, Form] = {
     "falcon_h1": Form(layers=_parallel_mixers),
     "zamba2": Form(layers=_shared_blocks, defaults=_TIED),
     "olmo_hybrid": Form(
-        _by_kind({FULL: _full(qk_norm_full=True), LINEAR: delta_rule}, _all_but_every(4.0, "full_attention_interval")),
+        _by_kind({FULL: _full(qk_norm_full=True), LINEAR: _delta_rule}, _all_but_every(4.0, "full_attention_interval")),
     ),
     "mamba": Form(_plain_mamba1, lambda config: lambda _: {}, 1.0, _TIED, endless=True),
     "falcon_mamba": Form(_plain_mamba1, lambda config: lambda _: {}, 1.0, _TIED, endless=True),

@@ -130,9 +130,9 @@ def bases(name: str) -> Iterator[str]:
     name : str
         A name, or a Hugging Face id.
 
-    Yields
-    ------
-    str
+    Returns
+    -------
+    iterator of str
         In small letters, the longest first.
     """
     owner, slash, last = name.casefold().rpartition("/")
