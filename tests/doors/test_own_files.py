@@ -106,6 +106,22 @@ def test_costs_of_materials_and_failures_are_said_where_they_count(here, capsys)
     assert "reliability: hardware_specs/reliability.yaml, in place of the bundled one" in said
 
 
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("calibration/h100-vllm.yaml", "calibration h100-vllm"),
+        ("engines/vllm-0.33.yaml", "engine vllm-0.33"),
+        ("power/kernels.yaml", "power kernels"),
+    ],
+)
+def test_what_engines_and_chips_are_taken_to_be_is_said(path, label, here) -> None:
+    own = here / "hardware_specs" / path
+    own.parent.mkdir(parents=True)
+    own.write_text((ROOT / "hardware_specs" / path).read_text("utf-8"), "utf-8")
+    said = f"{label}: hardware_specs/{path}, in place of the bundled one"
+    assert said in perfmodel.predict("llama-3.1-8b", on="dgx-h100", engine="vllm-0.33").assumed
+
+
 def test_pages_and_workbooks_say_it(here) -> None:
     said = put(here, "system dgx-h100")
     perfmodel.whatif("page.html", "llama-3.1-8b", on="dgx-h100:tp=1")
