@@ -479,7 +479,7 @@ def _axis(path: str, values: Any) -> str | list[Any]:
     if isinstance(values, str):
         return values
     found = [values] if isinstance(values, Real) else list(values) if hasattr(values, "__len__") else []
-    if not found or isinstance(values, Mapping):
+    if not found or isinstance(values, Mapping | bytes):
         raise UserError(f"--axis {path}: give at least one value, as A:B:N, A:B:N:log or a,b,c")
     for value in found:
         if not isinstance(value, str | Path | Real):

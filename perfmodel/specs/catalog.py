@@ -50,6 +50,8 @@ SOURCES = "hardware_specs/sources.yaml"
 _MOST_PARENTS = 20
 #: Kind of the provenance of a whole spec that comes from a file of the user's own.
 OWN = "own"
+#: What parts of a system are called that have files of their own.
+_LABELS = {"engine": "engine", "efficiency": "calibration", "power_shape": "power"}
 #: How a line ends that says which.
 IN_PLACE = ", in place of the bundled one"
 
@@ -83,11 +85,6 @@ def _first(name: str) -> Path | None:
         if (root / name).is_file():
             return root / name
     return next((root / name for root in plugins.folders() if (root / name).is_file()), None)
-
-
-def _is_users(path: Path, name: str) -> bool:
-    """Whether a file of that name below a root is the user's."""
-    return path in [root / name for root in _user_roots()]
 
 
 def _spec_files(folder: Path) -> list[Path]:
@@ -399,7 +396,10 @@ def _in_place(path: Path, what: str) -> str:
     shown = shown.relative_to(Path.cwd()) if shown.is_relative_to(Path.cwd()) else shown
     said = f"{''.join(part if part.isprintable() else '?' for part in str(shown))}{IN_PLACE}"
     if what not in FOLDERS:
-        return f"{what}: {said}" if _is_file(bundled() / path.parent.name / path.name) else ""
+        # An engine's release or a chip of one's own has the next release or the default in place of it.
+        own = any(path.is_relative_to(root) for root in _user_roots())
+        label = _LABELS.get(what)
+        return f"{f'{label} {path.stem}' if label else what}: {said}" if own else ""
     taken = {name.casefold() for name in (*_names(path), path.stem)} & _index(what).keys()
     if not taken:
         return ""
@@ -547,9 +547,6 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     own = _own_efficiencies(find("system", name))
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, read_engine(chosen).name, own)
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
-    power = _first(f"{POWER_FOLDER}/{system.kind}.yaml")
-    if power is not None and _is_users(power, f"{POWER_FOLDER}/{power.name}"):
-        warnings.append(f"power of {power}, not the bundled one")
     return with_power(with_engine(system, chosen)), chosen, warnings
 
 
@@ -760,19 +757,19 @@ def load_efficiency(
             f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply{where}, with a wide "
             "band"
         )
-    if path is not None and not whole and _is_users(path, f"{CALIBRATION}/{path.name}"):
-        warnings.append(f"efficiencies of {path}, not the bundled ones")
     if own is None:
         assert path is not None
         efficiency, provenance = _load(path, shape, "efficiency")
         return efficiency, provenance, warnings
     base: dict[str, Any] = {}
     origin: dict[str, files.Origin] = {}
+    loaded: dict[str, Provenance] = {}
     if path is not None and not whole:
-        _load(path, shape, "efficiency")
+        loaded = _load(path, shape, "efficiency")[1]
         base, written = _raw(path)
         origin = {f"efficiency.{where}": by for where, by in written.items()}
     efficiency, provenance = files.build(shape, files.merge(base, own.content), {**origin, **own.origin}, "efficiency")
+    provenance |= {where: entry for where, entry in loaded.items() if entry.kind == OWN}
     return efficiency, provenance, warnings
 
 

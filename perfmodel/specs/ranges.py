@@ -199,7 +199,7 @@ def read_word(written: Any, choices: Sequence[str]) -> str:
     -------
     str
     """
-    if written not in choices:
+    if not isinstance(written, str) or written not in choices:
         raise UserError(f"unknown '{written}', expected one of {', '.join(choices)}")
     return str(written)
 
