@@ -188,7 +188,7 @@ class SimulateQuestion(Question, Arrivals, total=False):
     trace: Annotated[Name | None, Said("FILE", "Replay arrivals and lengths of a CSV or JSON-lines trace.")]
     sessions: Annotated[Quantity | None, Said("N", "Gone: --concurrency says it.", "1", hidden=True)]
     requests: Annotated[
-        Quantity | None, Said("N", "Requests to draw with each seed, or to take of the trace; 5000.", "1", _COUNT)
+        Quantity | None, Said("N", "Requests to draw a seed, or to take of the trace; 5000.", "1", _COUNT)
     ]
     seed: Annotated[Quantity | None, Said("N", "The first of the random draws; 1.", "1", _SEED)]
 

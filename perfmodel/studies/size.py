@@ -591,7 +591,8 @@ def _about_load(scenario: Scenario) -> list[str]:
     """Return what is taken of arrivals and lengths."""
     scv = float(scenario.traffic.arrival_scv)
     arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
-    return [f"{arrivals}, dealt to replicas at random", about_lengths(scenario.traffic)]
+    dealt = f", dealt to replicas {scenario.deployment.routing}" if float(scenario.deployment.dp) > 1 else ""
+    return [f"{arrivals}{dealt}", about_lengths(scenario.traffic)]
 
 
 def about_lengths(traffic: Traffic) -> str:
