@@ -7,7 +7,7 @@ import inspect
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_type_hints, overload
@@ -846,7 +846,7 @@ def simulate(
     tick: Callable[[int], None] | None = None,
     **options: Unpack[SimulateQuestion],
 ) -> Simulation:
-    """Run one replica token by token, beside the closed form of :func:`load`.
+    """Run replicas token by token, beside the closed form of :func:`load`, or of :func:`predict` in a closed loop.
 
     Give one of ``rate``, ``trace`` and ``concurrency``, the clients of a closed loop.
 
@@ -857,7 +857,7 @@ def simulate(
     tick : callable, optional
         Called with the number of requests that ended since the last call.
     **options
-        As in :func:`predict`; ``dp`` are the replicas, of which one is simulated.
+        As in :func:`predict`; ``dp`` are the replicas, of which up to eight are simulated.
 
     Returns
     -------
@@ -884,27 +884,14 @@ def simulate(
     if "trace" in rest and "seed" in rest and float(scenario.deployment.dp) == 1:
         raise UserError("--seed: one replica replays a trace as it is, and nothing is drawn; leave it out")
     return study.ask(
-        replace(scenario, assumed=_assumed_of(scenario, rest)),
+        scenario,
         rate=_rate(asked, rest) if "rate" in rest else None,
         trace=rest.get("trace"),
-        sessions=None if asked.concurrency is None else int(asked.concurrency),
+        concurrency=asked.concurrency,
         count=int(rest.get("requests", 5000)),
         seed=int(rest.get("seed", 1)),
         tick=tick,
     )
-
-
-def _assumed_of(scenario: Scenario, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a simulation assumes; a trace has arrivals and lengths, and a rate no number of requests."""
-    from perfmodel.studies.size import about_lengths, assumptions
-
-    if "rate" in given:
-        return tuple(assumptions(scenario))
-    if "trace" not in given:
-        return (*scenario.assumed, about_lengths(scenario.traffic))
-    said = [word for word in scenario.assumed if not word.startswith(("concurrency", "traffic"))]
-    own = [word for word in scenario.assumed if word.endswith(catalog.IN_PLACE) and word not in said]
-    return (*said, *own, f"arrivals and lengths of {given['trace']}")
 
 
 def _enters_simulation(arriving: str, options: Mapping[str, Any]) -> None:

@@ -101,6 +101,9 @@ class Arrivals(TypedDict, total=False):
     lengths: Annotated[
         Name | None, Said("NAME|FILE", "azure-chat, azure-code, mooncake-..., fixed, lognormal, or a trace.")
     ]
+    routing: Annotated[
+        str | None, Said("R", "Of requests to replicas: least-loaded (the default), round-robin, random or prefix.")
+    ]
 
 
 _LIMIT = Said("T", "Objective, a time not to exceed: 500ms.", "s", _TIME)
@@ -118,6 +121,10 @@ class Limits(TypedDict, total=False):
     tpot_p90: Annotated[Quantity | None, _BESIDE]
     tpot_p99: Annotated[Quantity | None, _LIMIT]
     tpot_mean: Annotated[Quantity | None, _BESIDE]
+    itl_p50: Annotated[Quantity | None, _BESIDE]
+    itl_p90: Annotated[Quantity | None, _BESIDE]
+    itl_p99: Annotated[Quantity | None, _LIMIT]
+    itl_mean: Annotated[Quantity | None, _BESIDE]
     latency_p50: Annotated[Quantity | None, _BESIDE]
     latency_p90: Annotated[Quantity | None, _BESIDE]
     latency_p99: Annotated[Quantity | None, _LIMIT]
@@ -180,8 +187,10 @@ class SimulateQuestion(Question, Arrivals, total=False):
     rate: Annotated[Quantity | None, _RATE]
     trace: Annotated[Name | None, Said("FILE", "Replay arrivals and lengths of a CSV or JSON-lines trace.")]
     sessions: Annotated[Quantity | None, Said("N", "Gone: --concurrency says it.", "1", hidden=True)]
-    requests: Annotated[Quantity | None, Said("N", "Requests to draw, or to take of the trace; 5000.", "1", _COUNT)]
-    seed: Annotated[Quantity | None, Said("N", "Of the random draws; 1.", "1", _SEED)]
+    requests: Annotated[
+        Quantity | None, Said("N", "Requests to draw a seed, or to take of the trace; 5000.", "1", _COUNT)
+    ]
+    seed: Annotated[Quantity | None, Said("N", "The first of the random draws; 1.", "1", _SEED)]
 
 
 class FitQuestion(Question, total=False):

@@ -228,11 +228,11 @@ def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dic
     forms: dict[str, Callable[[], Any]] = {
         "ttft_s": lambda: steady.ttft,
         "ttft_median_s": lambda: steady.ttft_median,
-        "tpot_s": lambda: steady.tpot,
+        "tpot_s": lambda: serving.between_tokens(output=steady.output, time=steady.tpot),
         "request_latency_s": lambda: steady.latency,
         "output_tokens_per_s": lambda: steady.rate * steady.output,
         "input_tokens_per_s": lambda: steady.rate * steady.prompt,
-        "output_tokens_per_s_per_user": lambda: 1 / steady.tpot,
+        "output_tokens_per_s_per_user": lambda: 1 / serving.between_tokens(output=steady.output, time=steady.tpot),
         "input_tokens_per_s_per_user": lambda: steady.prompt / steady.ttft,
         "tokens_per_s_per_chip": lambda: steady.rate * (steady.prompt + steady.output) / steady.chips,
         "mfu": lambda: flops_utilisation(scenario, steady),
@@ -390,7 +390,7 @@ def _run(scenario: Scenario) -> Prediction:
     room = float(answer.memory["kv_room"])
     if not answer.fits and room == room:
         reason = _misfit(scenario, answer)
-    elif not np.isfinite(answer.metrics[_times(scenario)[-1]]):
+    elif not np.isfinite(answer.metrics["request_latency_s"]):
         ledger, nodes = traced(scenario)
         times = [nodes.metrics[key] for key in _times(scenario)]
         missing = [path for path, entry in ledger.reached(times).items() if entry.value != entry.value]
@@ -704,12 +704,11 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
         for key, (low, high) in factors.items()
     }
     latency = float(answer.metrics["request_latency_s"])
-    if scenario.model.task == "pool":
-        ends, middle = dict(found["ttft_s"]), float(answer.metrics["ttft_s"])
-    else:
-        steps = max(0.0, float(scenario.traffic.output) - 1)
-        ends = {end: found["ttft_s"][end] + steps * found["tpot_s"][end] for end in ("low", "high")}
-        middle = float(answer.metrics["ttft_s"]) + steps * float(answer.metrics["tpot_s"])
+    ends, middle = dict(found["ttft_s"]), float(answer.metrics["ttft_s"])
+    steps = 0.0 if scenario.model.task == "pool" else max(0.0, float(scenario.traffic.output) - 1)
+    if steps > 0:
+        ends = {end: value + steps * found["tpot_s"][end] for end, value in ends.items()}
+        middle += steps * float(answer.metrics["tpot_s"])
     found["request_latency_s"] = {end: latency * value / middle for end, value in ends.items()}
     for key in ("output_tokens_per_s", "input_tokens_per_s", "tokens_per_s_per_chip"):
         rate = float(answer.metrics[key])
@@ -721,4 +720,5 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
             continue
         rate, (low, high) = float(answer.metrics[key]), factors[time]
         found[key] = {"low": rate / high, "high": rate / low}
-    return found
+    # What does not exist, a time between tokens where there is one, has no band.
+    return {key: ends for key, ends in found.items() if not math.isnan(ends["low"])}

@@ -157,7 +157,9 @@ def taken(
     rest = read_options(kind, given)
     options = Options(**{name: rest.pop(name) for name in options_of(Question) if name in rest})
     check_given_once(systems, options)
-    loaded = [f"traffic.{name}={rest.pop(name)}" for name in options_of(Arrivals) if name in rest]
+    # A router belongs to the deployment, all else about arrivals to the traffic.
+    part = {"routing": "deployment"}
+    loaded = [f"{part.get(name, 'traffic')}.{name}={rest.pop(name)}" for name in options_of(Arrivals) if name in rest]
     return options, [*loaded, *_changes(set)], rest
 
 

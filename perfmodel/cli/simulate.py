@@ -21,7 +21,7 @@ def simulate(
 
     Continuous batching as an engine does it: next to what predict --rate says, with --concurrency in a closed loop.
 
-    One replica is simulated: with --dp N it gets every N-th request at random.
+    Up to eight replicas are simulated, with a router before them.
 
     Example: perfmodel simulate llama-3.1-8b --on dgx-h100:tp=1 --rate 10
     """

@@ -306,6 +306,25 @@ def split_scv(*, scv: Number, ways: Number) -> Any:
     return 1 + (scv - 1) / ways
 
 
+@equation(symbol=r"c_a^2", unit="1", source="every so many-th arrival of a renewal process")
+def dealt_scv(*, scv: Number, ways: Number) -> Any:
+    r"""Squared coefficient of variation of arrivals that are dealt in turn to so many replicas.
+
+    Parameters
+    ----------
+    scv : Number
+        Of all arrivals together [1].
+    ways : Number
+        Replicas [1].
+
+    Returns
+    -------
+    Number
+        Squared coefficient of variation [1].
+    """
+    return scv / ways
+
+
 @equation(symbol=r"z", unit="1", source="Whitt 1984, Heavy-traffic approximations for service systems with blocking")
 def peakedness(*, arrival_scv: Number, overlap: Number) -> Any:
     r"""Variance over mean of the requests in progress, where each is served at once.
@@ -445,34 +464,6 @@ def cycle_variance(*, cycle: Number, rate: Number, prefill_square: Number, prefi
         Variance [s2].
     """
     return rate * cycle * prefill_square / (1 - prefilling * prefilling)
-
-
-@equation(symbol=r"\kappa_C", unit="s3", source=_CYCLE)
-def cycle_skew(
-    *, cycle: Number, variance: Number, rate: Number, prefill_square: Number, prefill_cube: Number, prefilling: Number
-) -> Any:
-    r"""Third cumulant of the time between two tokens.
-
-    Parameters
-    ----------
-    cycle : Number
-        Mean time between two tokens [s].
-    variance : Number
-        Its variance [s2].
-    rate : Number
-        Arrivals [1/s].
-    prefill_square, prefill_cube : Number
-        Mean square and mean cube of a prefill [s2, s3].
-    prefilling : Number
-        Share of time that the replica prefills, below 1 [1].
-
-    Returns
-    -------
-    Number
-        Cumulant [s3].
-    """
-    drawn = rate * cycle * prefill_cube + 3 * prefilling * rate * prefill_square * variance
-    return drawn / (1 - prefilling * prefilling * prefilling)
 
 
 @equation(symbol=r"\sigma_k^2", unit="s2", source="variance of a sum of an autoregressive sequence of order 1")

@@ -48,7 +48,7 @@ def mean_length(*, nominal: Number, jitter: Number) -> Any:
 
 
 @equation(symbol=r"t_{int}", unit="s", source=_CONSERVATION)
-def interference_per_token(*, running: Number, occupancy: Number, output: Number) -> Any:
+def interference_per_token(*, running: Number, occupancy: Number, output: Number, joining: Number) -> Any:
     r"""Delay of each token, the first one too, by the prefills of the other requests.
 
     Parameters
@@ -59,13 +59,117 @@ def interference_per_token(*, running: Number, occupancy: Number, output: Number
         Time that one prefill takes from decoding [s].
     output : Number
         Output tokens a request [1].
+    joining : Number
+        Steps, in tokens, that a request waits for on average before it joins [1].
 
     Returns
     -------
     Number
         Time a token [s].
     """
-    return maximum(0.0, running - 1) * occupancy / output
+    return maximum(0.0, running - 1) * occupancy / (output + joining)
+
+
+@equation(symbol=r"t_{bias}", unit="s", source="an arrival finds a long step rather than a short one")
+def found_longer(*, running: Number, occupancy: Number, met: Number, step: Number, joining: Number) -> Any:
+    r"""Prefill that a request finds in the rest of the step under way, beyond that of half a step on average.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    occupancy : Number
+        Time that one prefill takes from decoding [s].
+    met : Number
+        Prefill of others in a step on average [s].
+    step : Number
+        Time of a decode step [s].
+    joining : Number
+        Share of the step under way that a request waits for: a half where it comes at any time, 1 where it comes as a
+        step begins [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return (1 - joining) * (1 - 1 / maximum(1.0, running)) * met / (met + step) * occupancy
+
+
+@equation(symbol=r"t_{beside}", unit="s", source=_CONSERVATION)
+def prefills_beside(*, running: Number, occupancy: Number, met: Number, found: Number, group: Number) -> Any:
+    r"""Time of the other prefills that a prompt waits for, which are at most those of all others.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    occupancy : Number
+        Time that one prefill takes from decoding [s].
+    met : Number
+        Prefill of others in a step on average [s].
+    found : Number
+        What a request finds beyond it [s].
+    group : Number
+        Prompts that return together with one's own, at least 1 [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return minimum(maximum(0.0, running - 1) * occupancy, met + found + (group - 1) * occupancy)
+
+
+@equation(symbol=r"t_{later}", unit="s", source=_CONSERVATION)
+def interference_later(
+    *, running: Number, occupancy: Number, beside: Number, output: Number, joining: Number, full: Number
+) -> Any:
+    r"""Delay of each further token by the prefills of others that were not in the step of one's own.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    occupancy : Number
+        Time that one prefill takes from decoding [s].
+    beside : Number
+        Time of the others' prefills in the step of one's own [s].
+    output : Number
+        Output tokens a request [1].
+    joining : Number
+        Steps, in tokens, that a request waits for on average before it joins [1].
+    full : Number
+        Prefill of a step that is full of prompt tokens: no token waits longer for others [s].
+
+    Returns
+    -------
+    Number
+        Time a token [s].
+    """
+    rest = maximum(0.0, maximum(0.0, running - 1) * occupancy - beside)
+    return minimum(rest / (output - 1 + joining), full)
+
+
+@equation(symbol=r"t_{full}", unit="s", source="an engine takes a budget of prompt tokens into one step")
+def full_prefill(*, occupancy: Number, prompt: Number, budget: Number) -> Any:
+    r"""Prefill of a step that is full of prompt tokens.
+
+    Parameters
+    ----------
+    occupancy : Number
+        Time of one prefill [s].
+    prompt : Number
+        Prompt tokens [1].
+    budget : Number
+        Tokens of a step [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return occupancy * budget / prompt
 
 
 @equation(symbol=r"P_{new}", unit="1", source="the last token of a prompt is computed, whatever a cache holds")
@@ -174,42 +278,74 @@ def prefill_group(*, group: Number, running: Number, jitter: Number, rounds: Num
     return 1 + (minimum(group, maximum(1.0, running)) - 1) * kept
 
 
-@equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for half of it on average")
-def join_wait(*, running: Number, step: Number) -> Any:
-    r"""Wait for the running step; none where nothing else runs.
+@equation(symbol=r"n_{dec}", unit="1", source="each step lets in a budget of prompt tokens, each prompt for a life")
+def decoding_requests(*, running: Number, output: Number, prompt: Number, budget: Number) -> Any:
+    r"""Requests that decode together: all that run, or as many as full steps let in during a life.
 
     Parameters
     ----------
     running : Number
         Requests in the replica [1].
+    output, prompt : Number
+        Tokens of a request [1].
+    budget : Number
+        Prompt tokens of a step [1].
+
+    Returns
+    -------
+    Number
+        Requests, at least 1 [1].
+    """
+    return minimum(running, maximum(1.0, output * budget / prompt))
+
+
+def _others(running: Number) -> Any:
+    """Return how likely somebody else is in a step: hardly less than 1 from a few requests on."""
+    return 1 - 1 / maximum(1.0, running) ** 2
+
+
+@equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for the rest of it")
+def join_wait(*, running: Number, output: Number, step: Number, joining: Number) -> Any:
+    r"""Wait for the running step; none where nothing else decodes.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    output : Number
+        Output tokens of each, of which prefill brings the first [1].
     step : Number
-        Time of a step [s].
+        Time of a decode step [s].
+    joining : Number
+        Share of the step that is waited for on average [1].
 
     Returns
     -------
     Number
         Time [s].
     """
-    return maximum(0.0, running - 1) / maximum(1.0, running) * step / 2
+    return _others(running) * (1 - 1 / output) * step * joining
 
 
 @equation(symbol=r"t_{ride}", unit="s", source="a prefill shares its step with the decoding of the others")
-def shared_step(*, running: Number, step: Number) -> Any:
+def shared_step(*, running: Number, output: Number, step: Number) -> Any:
     r"""Decode time inside the step that holds one's own prefill.
 
     Parameters
     ----------
     running : Number
         Requests in the replica [1].
+    output : Number
+        Output tokens of each, of which prefill brings the first [1].
     step : Number
         Time of a decode step [s].
 
     Returns
     -------
     Number
-        Time; 0 where nothing else runs [s].
+        Time; 0 where nothing else decodes [s].
     """
-    return maximum(0.0, running - 1) / maximum(1.0, running) * step
+    return _others(running) * (1 - 1 / output) * step
 
 
 @equation(symbol=r"t_{back}", unit="s", source="a front end that sends tokens one by one can be slower than the steps")
@@ -353,3 +489,52 @@ def turn_wait(*, running: Number, life: Number, limit: Number) -> Any:
         Time; 0 where the requests are too few to fill the station [s].
     """
     return maximum(0.0, running / limit - life)
+
+
+@equation(
+    symbol=r"t_{queue}",
+    unit="s",
+    source="Schweitzer 1979, mean values of a closed network: one station of constant service, and a delay",
+)
+def station_wait(*, running: Number, life: Number, limit: Number) -> Any:
+    r"""Wait of a request before a station that serves one after the other, in a closed loop.
+
+    It is that of an open queue of constant service where the station is far from full, and what a full one leaves of
+    the cycle (:func:`turn_wait`) where the requests are many.
+
+    Parameters
+    ----------
+    running : Number
+        Requests in the replica [1].
+    life : Number
+        Time that a request takes where it waits for nobody [s].
+    limit : Number
+        Most that the station serves [1/s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    others = maximum(0.0, running - 1) / limit
+    slack = life - others
+    return ((slack * slack + 2 * others / limit) ** 0.5 - slack) / 2
+
+
+@equation(symbol=r"\bar{t}", unit="s", source="a request of one token has no time between tokens")
+def between_tokens(*, output: Number, time: Number) -> Any:
+    r"""Time between tokens, where there are two.
+
+    Parameters
+    ----------
+    output : Number
+        Output tokens [1].
+    time : Number
+        Time that a further token takes [s].
+
+    Returns
+    -------
+    Number
+        Time; NaN for one output token [s].
+    """
+    return only_if(output - 1 - 1e-9, time)

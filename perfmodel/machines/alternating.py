@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
-from perfmodel.equations import serving
+from perfmodel.equations import queueing, serving
 from perfmodel.machines import speculation
 from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine
 from perfmodel.machines.operators import Pass, Step, Work
@@ -24,7 +24,14 @@ class Alternating(Machine):
 
     In one life of a request every other running request is prefilled once, so that each of its tokens waits for
     (running - 1) / output prefills on average.
+
+    Attributes
+    ----------
+    joining : float
+        Share of the step under way that a request waits for: a half behind a front end, which lets it come at any time.
     """
+
+    joining = 0.5
 
     @abc.abstractmethod
     def step(self, scenario: Scenario, work: Work) -> Step:
@@ -57,10 +64,12 @@ class Alternating(Machine):
         running, prompt, output, front = load.running, load.computed, load.output, self.front_end(scenario.system)
         with scope("load"):
             context = serving.mean_decode_context(prompt=load.bias * load.prompt, output=load.bias * output)
-        decoding = speculation.decode(self, scenario, running, context)
         cut = load.budget is not None
         with scope("load"):
             budget = load.budget if cut else PREFILL_BUDGET
+            batch = serving.decoding_requests(running=running, output=output, prompt=prompt, budget=budget)
+        decoding = speculation.decode(self, scenario, batch, context)
+        with scope("load"):
             per_step = serving.prompts_per_step(budget=budget, prompt=prompt, running=running)
             together = per_step
             if not (cut and load.lock_step):
@@ -82,7 +91,7 @@ class Alternating(Machine):
                 wait = median = burst - first.time
                 stall = (running * occupancy - burst) / maximum(1.0, output - 1)
             else:
-                wait, median, stall = self._waits(load, front, decoding, occupancy, burst)
+                wait, median, stall = self._waits(load, front, decoding, burst, budget, first.time, occupancy, together)
         return Loop(
             prefill=first,
             decoding=decoding,
@@ -96,25 +105,53 @@ class Alternating(Machine):
             output=output,
         )
 
-    def _waits(self, load: Load, front: FrontEnd, decoding: Decoding, occupancy: Any, burst: Any) -> tuple[Any, ...]:
-        """Return how long a prompt waits for others, on average and outside a burst, and a token [s]."""
-        running, output = load.running, load.output
-        met = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
+    def _waits(
+        self,
+        load: Load,
+        front: FrontEnd,
+        decoding: Decoding,
+        burst: Any,
+        budget: Any,
+        first: Any,
+        occupancy: Any,
+        together: Any,
+    ) -> tuple[Any, ...]:
+        """Return how long a prompt waits for others, on average and outside a burst, and a token [s].
+
+        ``first`` is the prefill of a group of prompts ``together``, of which ``occupancy`` is the share of each.
+        """
+        running, output, step = load.running, load.output, decoding.step.time
+        # A request joins between steps, each of which brings ``length`` tokens.
+        joining = decoding.length * self.joining
+        full = serving.full_prefill(occupancy=occupancy, prompt=load.computed, budget=budget)
+        met = serving.interference_per_token(running=running, occupancy=occupancy, output=output, joining=joining)
+        group = serving.prefill_group(group=front.group, running=running, jitter=load.jitter, rounds=load.rounds)
+        found = serving.found_longer(running=running, occupancy=occupancy, met=met, step=step, joining=self.joining)
+        beside = serving.prefills_beside(running=running, occupancy=occupancy, met=met, found=found, group=group)
+        # The prompts of the group are in its prefill already.
+        grouped = (together - 1) * occupancy
+        beside = maximum(beside, grouped)
+        later = serving.interference_later(
+            running=running, occupancy=occupancy, beside=beside, output=output, joining=joining, full=full
+        )
         # In lock-step every round is a burst; else only the first one is.  What a burst prefills before the first token
         # does not delay the later ones.
-        interference = met * (1 - load.burst_share / 2)
-        on_chip = decoding.step.time + interference
+        interference = later * (1 - load.burst_share / 2)
+        on_chip = step + interference
         backlog = serving.stream_backlog(running=running, per_token=front.stream, step=on_chip)
-        group = serving.prefill_group(group=front.group, running=running, jitter=load.jitter, rounds=load.rounds)
-        # A request joins between steps, each of which brings ``length`` tokens.
-        join = serving.join_wait(running=running, step=decoding.length * on_chip)
-        shared = serving.shared_step(running=running, step=decoding.length * decoding.step.time)
-        undisturbed = join + shared + met + (group - 1) * occupancy
-        started = maximum(0.0, burst - occupancy)
-        streamed = STREAM_DELAYED * output * backlog
-        wait = (1 - load.burst_share) * undisturbed + load.burst_share * started + streamed
-        return (
-            wait,
-            wait if load.lock_step else undisturbed + streamed,
-            interference + (1 - STREAM_DELAYED) * backlog,
+        join = joining * later + serving.join_wait(
+            running=running, output=output, step=decoding.length * step, joining=self.joining
         )
+        steps = maximum(1.0, load.computed / budget)
+        shared = serving.shared_step(running=running, output=output, step=decoding.length * step) * steps
+        undisturbed = join + shared + maximum(0.0, minimum(beside, full) - grouped)
+        streamed = STREAM_DELAYED * output * backlog
+        stall = interference + (1 - STREAM_DELAYED) * backlog
+        # Where steps are full of prompt tokens, prompts wait for their turn.
+        between = step * (1 - 1 / output)
+        limit = queueing.prefill_rate(occupancy=occupancy, step=between, prompt=load.computed, budget=budget)
+        life = front.request + first + undisturbed + streamed + (output - 1) * (step + stall)
+        undisturbed = undisturbed + serving.turn_wait(running=running, life=life, limit=limit)
+        started = maximum(0.0, burst - occupancy)
+        wait = (1 - load.burst_share) * undisturbed + load.burst_share * started + streamed
+        return wait, wait if load.lock_step else undisturbed + streamed, stall

@@ -601,21 +601,23 @@ class SramPipeline(Machine):
         stall: Any = 0.0
         if not efficiency.decode_first:
             # Prompts take whole beats, and every other request is prefilled once in the life of one.
-            stall = serving.interference_per_token(running=running, occupancy=occupancy, output=output)
+            stall = serving.interference_per_token(running=running, occupancy=occupancy, output=output, joining=0.0)
         decoding_of = Decoding(step)
         if asked is not None:
             with scope("speculation"):
                 decoding_of = speculation.stepped(asked, step, None if draft is None else draft.step)
             if draft is not None:
                 first = first.after(draft.first)
-                stall = stall + serving.interference_per_token(running=running, occupancy=draft.taken, output=output)
+                stall = stall + serving.interference_per_token(
+                    running=running, occupancy=draft.taken, output=output, joining=0.0
+                )
         alone = first.time + started + steps * (decoding_of.step.time + stall)
         pace = chunks.full.time
         if not efficiency.fused_batches:
             # Beats of decode are as long as what is in flight lets them be.
             pace = (entering * chunks.full.time + leaving * both.time) * most
         limit = pipeline.saturated_request_rate(requests=most, beat=pace)
-        wait = started + serving.turn_wait(running=running, life=alone, limit=limit)
+        wait = started + serving.station_wait(running=running, life=alone, limit=limit)
         return Flow(
             prefill=first,
             decoding=decoding_of,

@@ -9,15 +9,19 @@ from perfmodel.outputs.tables import print_said, side_by_side, table_html
 from perfmodel.specs.units import show
 from perfmodel.studies.simulate import Comparison
 
-_NAMES = {"wait_s": "wait", "ttft_s": "TTFT", "tpot_s": "TPOT", "request_latency_s": "request"}
-_HEADINGS = ("simulated", "closed form", "difference")
+_NAMES = {"wait_s": "wait", "ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "request_latency_s": "request"}
+_HEADINGS = ("simulated", "standard error", "closed form", "difference")
 
 
 def _title(found: Comparison) -> str:
     used = "" if found.utilisation != found.utilisation else f", {found.utilisation:.0%} of what it can do"
+    replicas = (
+        "one replica" if found.replicas == 1 else f"{found.replicas} replicas, {found.scenario.deployment.routing}"
+    )
+    beside = "" if used else f" ({found.closed_rate:.4g} in the closed form)"
     return (
-        f"{found.scenario.model.name} on {found.scenario.system.name}: {found.requests:,} requests on one replica, "
-        f"{found.rate:.4g} a second{used}"
+        f"{found.scenario.model.name} on {found.scenario.system.name}: {found.seeds} times {found.requests:,} requests "
+        f"on {replicas}, {found.rate:.4g} a second and replica{beside}{used}"
     )
 
 
@@ -32,6 +36,7 @@ def _rows(found: Comparison) -> list[tuple[str, list[str]]]:
             closed = found.closed_form.get(time, {}).get(what)
             cells = [
                 "-" if ran is None else show(ran, "s", 3),
+                "-" if (error := found.errors[time][what]) is None else f"{error:.1%}",
                 "-" if closed is None else show(closed, "s", 3),
                 "-" if gap is None else f"{gap:+.0%}",
             ]
@@ -43,6 +48,8 @@ def _said(found: Comparison) -> list[tuple[str, Sequence[str]]]:
     mind = [*found.scenario.warnings, *found.fails()]
     if found.refused:
         mind.append(f"{found.refused:,} requests are longer than a replica's cache and were refused")
+    if found.preempted:
+        mind.append(f"{found.preempted:,} times a request lost its blocks and was prefilled again")
     return [("assumed", found.scenario.assumed), ("mind", mind)]
 
 

@@ -12,7 +12,7 @@ from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
 from perfmodel.specs.units import show
 from perfmodel.studies.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
 
-_TIMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request"}
+_TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request"}
 _WHAT = ("mean", "p50", "p90", "p99")
 
 
@@ -170,6 +170,9 @@ def print_pools(found: Disaggregated, console: Any) -> None:
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
             rows.append((f"TPOT {name}", ["", _time(statistic(pools.decode.queue, "tpot", what))]))
+        for what in _WHAT:
+            name = what if what == "mean" else what.upper()
+            rows.append((f"ITL {name}", ["", _time(statistic(pools.decode.queue, "itl", what))]))
         for label, cells in rows:
             table.add_row(Text(label), *map(Text, cells))
         console.print(table)

@@ -9,126 +9,42 @@ Percentiles are read off a mixture of shifted gamma laws over prompt, output and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from perfmodel.equations import queueing
+from perfmodel.serving.laws import (
+    Law,
+    Prompts,
+    Steps,
+    discrete,
+    first_tokens,
+    gaps,
+    lives,
+    mixture,
+    residuals,
+    single_file,
+    spread_over,
+    steps_of,
+    sum_of,
+)
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.step_times import StepTimes
+from perfmodel.specs.types import Routing
 
-#: Shares of requests of which times are given.
-QUANTILES = (0.5, 0.9, 0.99)
 #: Share of the capacity from which on a load counts as not served.
 FULL = 0.995
 #: Batch sizes that stand for their distribution in percentiles.
 _BATCHES = 12
-#: Groups of prompts that stand for their distribution in percentiles of TTFT.
-_GROUPS = 36
-
-
-#: Slices of each gamma law, finer in the tail, and the standard normal quantiles of their middles.
-_EDGES = np.array([0.0, 0.08, 0.2, 0.35, 0.5, 0.65, 0.78, 0.87, 0.93, 0.97, 0.99, 0.998, 1.0])
-_SLICES = np.diff(_EDGES)
-_NORMAL = np.array([-1.7507, -1.0803, -0.5978, -0.1891, 0.1891, 0.5651, 0.9346, 1.2816, 1.6449, 2.0537, 2.5121, 3.0902])
-
-
-_PARTS = ("weight", "shift", "mean", "variance")
-
-
-@dataclass(frozen=True)
-class Law:
-    """Distribution of a time [s] as a weighted mixture of shifted gamma laws."""
-
-    weight: Any
-    shift: Any
-    mean: Any
-    variance: Any
-
-    @property
-    def average(self) -> float:
-        """Mean."""
-        return float(np.sum(self.weight * (self.shift + self.mean)))
-
-    @cached_property
-    def points(self) -> tuple[Any, Any]:
-        """Times in rising order and the probability to be at most each (Wilson and Hilferty 1931)."""
-        mean = np.maximum(self.mean, 1e-12)[:, None]
-        inverse = np.maximum(self.variance, 0.0)[:, None] / (9 * mean * mean)
-        beyond = mean * np.maximum(0.0, 1 - inverse + _NORMAL * np.sqrt(inverse)) ** 3
-        time = (self.shift[:, None] + beyond).ravel()
-        weight = (self.weight[:, None] * _SLICES).ravel()
-        order = np.argsort(time)
-        return time[order], np.cumsum(weight[order])
-
-    def share_below(self, time: float) -> float:
-        """Probability to be at most a time.
-
-        Parameters
-        ----------
-        time : float
-            Time [s].
-
-        Returns
-        -------
-        float
-            Probability [1].
-        """
-        from scipy.special import ndtr
-
-        mean = np.maximum(self.mean, 1e-12)
-        inverse = np.maximum(self.variance, 1e-12 * mean * mean) / (9 * mean * mean)
-        beyond = time - self.shift
-        with np.errstate(invalid="ignore"):
-            normal = ((np.maximum(0.0, beyond) / mean) ** (1 / 3) - 1 + inverse) / np.sqrt(inverse)
-        return min(1.0, float(np.sum(self.weight * np.where(beyond < 0, 0.0, ndtr(normal)))))
-
-    def quantile(self, share: float) -> float:
-        """Time that so large a share does not exceed.
-
-        Parameters
-        ----------
-        share : float
-            Share of the requests [1].
-
-        Returns
-        -------
-        float
-            Time [s].
-        """
-        times, shares = self.points
-        return float(times[min(len(times) - 1, int(np.searchsorted(shares, share * shares[-1])))])
-
-    def mixed(self, share: float, later: float) -> Law:
-        """Return the law where such a share of requests takes so much longer [s].
-
-        Parameters
-        ----------
-        share : float
-            Share of the requests [1].
-        later : float
-            Time [s].
-
-        Returns
-        -------
-        Law
-        """
-        twice = {name: np.concatenate([getattr(self, name)] * 2) for name in _PARTS}
-        twice["weight"] = np.concatenate([self.weight * (1 - share), self.weight * share])
-        twice["shift"] = np.concatenate([self.shift, self.shift + later])
-        return Law(**twice)
-
-    def summary(self) -> dict[str, float]:
-        """Mean and percentiles.
-
-        Returns
-        -------
-        dict of str to float
-            ``mean`` and ``p50``, ``p90``, ``p99`` [s].
-        """
-        return {"mean": self.average, **{f"p{share * 100:g}": self.quantile(share) for share in QUANTILES}}
+#: Groups of prompts, and of outputs, that stand for their distribution in percentiles.
+_GROUPS, _LENGTHS = 48, 24
+#: Middles of equal parts of what is as likely to be each value from 0 to 1.
+_PARTS = (np.arange(8) + 0.5) / 8
+#: Steps after a prefill until it is forgotten.
+_WAKE = 12
 
 
 @dataclass(frozen=True)
@@ -152,6 +68,10 @@ class Service:
         What sets the capacity: ``memory``, ``engine``, ``prefill`` or ``speed``.
     refused : float
         Share of requests that no pool can hold.
+    sway : float
+        Standard deviation of the requests that the memory holds, for they are not all of one size.
+    routing : str
+        How requests are dealt to replicas like this one.
     """
 
     times: StepTimes
@@ -162,6 +82,8 @@ class Service:
     capacity: float
     binding: str
     refused: float
+    sway: float = 0.0
+    routing: Routing = "least-loaded"
 
     @property
     def context(self) -> float:
@@ -307,7 +229,7 @@ class Service:
         )
 
 
-def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0) -> Service:
+def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0, routing: Routing = "least-loaded") -> Service:
     """Work out what a replica can do for a mix of lengths.
 
     Parameters
@@ -316,6 +238,8 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0) -> Service:
     lengths : Lengths
     cached : float
         Share of each prompt that the prefix cache holds.
+    routing : str
+        How requests are dealt to replicas like this one.
 
     Returns
     -------
@@ -328,12 +252,23 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0) -> Service:
         return Service(times, lengths, 0, "memory", cached, 0.0, "memory", 1.0)
     kept = Lengths(lengths.prompt[fits], lengths.output[fits], lengths.weight[fits] / lengths.weight[fits].sum())
     held = held[fits]
-    mean = kept.mean(held)
-    biased = kept.mean(held * kept.output) / kept.mean(kept.output)
-    idle = kept.mean(held * held) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
+    life, swing = held, 0.0 * held
+    if times.grows:
+        # A request holds its prompt at first and its full length at last.
+        entry = times.bytes_of(kept.prompt)
+        life, swing = times.bytes_of(kept.prompt + kept.output / 2), (held - entry) ** 2 / 12
+    else:
+        entry = held
+    stays = kept.output / kept.mean(kept.output)
+    biased = kept.mean(life * stays)
+    deviation = np.sqrt(max(0.0, kept.mean((life**2 + swing) * stays) - biased**2))
+    mean = kept.mean(entry)
+    idle = kept.mean(entry * entry) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
     room = float(queueing.length_biased_cap(pool=times.pool, running=biased, idle=idle))
     cap = int(max(1.0, min(room, times.cap)))
-    service = Service(times, kept, cap, "memory" if room < times.cap else "engine", cached, 0.0, "", refused)
+    sway = float(np.sqrt(cap) * deviation / biased) if room < times.cap else 0.0
+    limit = "memory" if room < times.cap else "engine"
+    service = Service(times, kept, cap, limit, cached, 0.0, "", refused, sway, routing)
     tried = np.unique(np.round(np.geomspace(1.0, cap, 24)))
     rates = service.rates(tried)
     best = int(np.argmax(rates))
@@ -344,7 +279,7 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0) -> Service:
         binding = "prefill"
     elif best < len(tried) - 1:
         binding = "speed"
-    return Service(times, kept, cap, service.limit, cached, float(rates[best]), binding, refused)
+    return replace(service, capacity=float(rates[best]), binding=binding)
 
 
 @dataclass(frozen=True)
@@ -363,8 +298,8 @@ class Queue:
         Share of requests that wait for admission.
     prefilling : float
         Share of time that it prefills.
-    wait, ttft, tpot, latency : Law or None
-        Time until the prefill starts, to the first token, between tokens, and of a whole request.
+    laws : Laws or None
+        Of the times of requests, worked out when they are asked for.
     """
 
     rate: float
@@ -373,10 +308,32 @@ class Queue:
     running: float = math.nan
     waiting: float = math.nan
     prefilling: float = math.nan
-    wait: Law | None = None
-    ttft: Law | None = None
-    tpot: Law | None = None
-    latency: Law | None = None
+    laws: Laws | None = None
+
+    @property
+    def wait(self) -> Law | None:
+        """Law of the time until admission."""
+        return None if self.laws is None else self.laws.wait
+
+    @property
+    def ttft(self) -> Law | None:
+        """Law of the time to the first token."""
+        return None if self.laws is None else self.laws.ttft
+
+    @property
+    def tpot(self) -> Law | None:
+        """Law of a request's mean time between tokens; none where no request has two."""
+        return None if self.laws is None else self.laws.tpot
+
+    @property
+    def itl(self) -> Law | None:
+        """Law of each time between two tokens; none where no request has two."""
+        return None if self.laws is None else self.laws.itl
+
+    @property
+    def latency(self) -> Law | None:
+        """Law of the time of a whole request."""
+        return None if self.laws is None else self.laws.latency
 
 
 def overlap(lengths: Lengths) -> float:
@@ -428,7 +385,7 @@ def stationary(log_ratio: Any, tail: float) -> tuple[Any, float, float]:
     return weight / total, float(after / total), float(after / total / (1 - tail))
 
 
-def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue:
+def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: int = 1) -> Queue:
     """Put a load on a replica.
 
     Parameters
@@ -438,6 +395,8 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue
         Arrivals at this replica [1/s].
     arrival_scv : float
         Squared coefficient of variation of the times between them.
+    level : int
+        Replicas that a router keeps at the same number of requests, so that they vary as one.
 
     Returns
     -------
@@ -448,33 +407,54 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0) -> Queue
     if used >= FULL:
         return Queue(rate, used, True)
     times, lengths, cap, output = service.times, service.lengths, service.cap, service.output
-    counts = np.arange(1.0, cap + 1)
-    step, seen = service.steps(counts), service.seen(counts)
+    counts, places, over = _places(service)
+    step, seen = service.steps(places), service.seen(places)
     share = overlap(lengths)
     running = max(1.0, cap * used)
     full = max(float(service.rates(float(cap))[0]), rate / FULL)
-    tail = (rate / full) ** (2 / (max(1.0, arrival_scv) + 1))
+    tail = (rate / full) ** (2 * level / (max(1.0, arrival_scv * level) + 1))
     cycle = life = wake = 0.0
     for _ in range(6):
         work = _work(service, rate, arrival_scv, service.company(running, 1 + rate * cycle))
         death = queueing.batch_rate(
-            running=counts, output=output, step=step, own=work.mean + wake, prefilling=work.share
+            running=places, output=output, step=step, own=work.mean + wake, prefilling=work.share
         )
-        spread = float(queueing.peakedness(arrival_scv=dispersion(rate, arrival_scv, life), overlap=share))
-        probability, beyond, excess = _balanced(rate, death, full, max(0.05, spread), tail)
-        inside = float(np.sum(np.arange(cap + 1) * probability)) + cap * beyond
+        together = dispersion(rate, arrival_scv * level, life)
+        spread = float(queueing.peakedness(arrival_scv=together, overlap=share)) / level
+        probability, beyond, excess = _balanced(rate, death, full, max(0.05 / level, spread), tail)
+        inside = float(np.sum(places * probability[1:])) + cap * beyond
         running = max(1.0, inside)
         life = inside / rate
-        bare = float(np.sum(probability[1:] * counts * seen) + beyond * cap * seen[-1]) / max(inside, 1e-300)
+        bare = float(np.sum(probability[1:] * places * seen) + beyond * cap * seen[-1]) / max(inside, 1e-300)
         cycle = max(1e-9, bare / (1 - work.share))
         if not times.rides:
-            wake = float(_wake(work, _gate(work, cycle), work.mean, cycle, max(1.0, output - 1)))
-    waiting = beyond + float(probability[-1])
-    admission = excess / rate * _admission_factor(cap, rate / full, arrival_scv, _scv(lengths.output, lengths))
-    state = _State(service, work, probability, inside, cycle, waiting, admission / max(waiting, 1e-300))
-    ttft, wait, door = _first_token(state)
-    tpot, latency = _tokens(state, door)
-    return Queue(rate, used, False, inside, waiting, work.share, wait, ttft, tpot, latency)
+            wake = _wake(work, cycle, max(1.0, output - 1))
+    places = np.concatenate([[0.0], places])
+    state = _State(service, work, places, probability, inside, cycle, beyond + float(np.sum(probability[1:] * over)))
+    # Prompts come in one after the other and not all at once, which the chain does not know: a life is longer by that.
+    door = _door(state)
+    longer = (door.ttft.average + (output - 1) * cycle) * rate / max(inside, 1e-300)
+    probability, beyond, excess = _balanced(rate, death / max(1.0, longer), full, max(0.05 / level, spread), tail)
+    places = places[1:]
+    waiting = beyond + float(np.sum(probability[1:] * over))
+    queued = excess + beyond * (len(counts) - cap) + float(np.sum(probability[1:] * (counts - places)))
+    admission = queued / rate * _admission_factor(cap * level, rate / full, arrival_scv, _scv(lengths.output, lengths))
+    held = admission / max(waiting, 1e-300)
+    inside = max(inside, float(np.sum(places * probability[1:])) + cap * beyond)
+    return Queue(rate, used, False, inside, waiting, work.share, Laws(state, door, waiting, held))
+
+
+def _places(service: Service) -> tuple[Any, Any, Any]:
+    """Return numbers in the system, how many of them run on average, and how likely the next one waits."""
+    from scipy.special import ndtr
+
+    cap, sway = service.cap, service.sway
+    counts = np.arange(1.0, cap + np.ceil(3 * sway) + 1)
+    if sway == 0.0:
+        return counts, counts, (counts >= cap) * 1.0
+    beyond = (counts - cap) / sway
+    running = counts - sway * (beyond * ndtr(beyond) + np.exp(-beyond * beyond / 2) / np.sqrt(2 * np.pi))
+    return counts, np.maximum(np.minimum(1.0, counts), running), ndtr(beyond)
 
 
 def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue:
@@ -522,20 +502,17 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
     others = np.minimum(np.arange(count), cap - 1)
     np.add.at(found, others, probability[1:])
     found[0] += probability[0]
-    state = _State(
-        service,
-        work,
-        found,
+    state = _State(service, work, np.arange(cap + 1.0), found, inside, cycle, min(1.0, waiting), think == 0)
+    held_scv = 1 / max(1.0, queued / max(waiting, 1e-300))
+    return Queue(
+        rate,
+        rate / service.capacity,
+        False,
         inside,
-        cycle,
-        min(1.0, waiting),
-        held,
-        think == 0,
-        1 / max(1.0, queued / max(waiting, 1e-300)),
+        waiting,
+        work.share,
+        Laws(state, _door(state), min(1.0, waiting), held, held_scv),
     )
-    ttft, wait, door = _first_token(state)
-    tpot, latency = _tokens(state, door)
-    return Queue(rate, rate / service.capacity, False, inside, waiting, work.share, wait, ttft, tpot, latency)
 
 
 def _admission_factor(cap: int, used: float, arrival_scv: float, service_scv: float) -> float:
@@ -549,7 +526,7 @@ def _admission_factor(cap: int, used: float, arrival_scv: float, service_scv: fl
 
 @dataclass(frozen=True)
 class _Work:
-    """The prefills that a load brings: its arrivals, and moments of the time that a prompt takes [s]."""
+    """The prefills that a load brings: its arrivals, and moments of the time that a prompt takes [s, s2]."""
 
     rate: float
     scv: float
@@ -557,7 +534,6 @@ class _Work:
     took: Any
     mean: float
     square: float
-    cube: float
     share: float
 
 
@@ -565,63 +541,22 @@ def _work(service: Service, rate: float, scv: float, company: float) -> _Work:
     lengths = service.lengths
     took = service.times.prefill(lengths.prompt, company, service.cached)
     mean = lengths.mean(took)
-    moments = lengths.mean(took * took), lengths.mean(took**3)
-    return _Work(rate, scv, company, took, mean, *moments, min(0.98, rate * mean))
+    return _Work(rate, scv, company, took, mean, lengths.mean(took * took), min(0.98, rate * mean))
 
 
-@dataclass(frozen=True)
-class _Gate:
-    """What an arrival meets at the engine's door, where prompts of one step are prefilled in the next.
-
-    Attributes
-    ----------
-    variance, skew : ndarray
-        Of the time between two tokens: variance and third cumulant [s2, s3].
-    square : ndarray
-        Mean square of the prefills that an arrival brings, with how arrivals bunch [s2].
-    found : ndarray
-        Mean step that an arrival finds under way [s].
-    together : ndarray
-        Mean time of the other prompts of its step [s].
-    bunched : ndarray
-        The part of it that is due to how arrivals bunch [s].
-    window : ndarray
-        Time in which arrivals share a step [s].
-    """
-
-    variance: Any
-    skew: Any
-    square: Any
-    found: Any
-    together: Any
-    bunched: Any
-    window: Any
-
-
-def _gate(work: _Work, cycle: Any) -> _Gate:
-    """Work out what an arrival meets where the mean time between two tokens is given."""
-    cycle = np.maximum(cycle, 1e-12)
-    shared = {"cycle": cycle, "rate": work.rate, "prefilling": work.share}
-    window = cycle + queueing.cycle_variance(**shared, prefill_square=work.square) / cycle
-    one, two, many = (dispersion(work.rate, work.scv, window * scale) for scale in (1.0, 2.0, 1 / (1 - work.share)))
-    square = np.maximum(work.square - work.mean**2, work.square + (many - 1) * work.mean**2)
-    variance = queueing.cycle_variance(**shared, prefill_square=square)
-    # Arrivals that bunch bring prefills in clusters, so that every cumulant grows.
-    cube = work.cube * (square / work.square) ** 2
-    skew = queueing.cycle_skew(**shared, variance=variance, prefill_square=square, prefill_cube=cube)
-    # An arrival finds a long step rather than a short one.
-    long = cycle + variance / cycle
-    bunched = (one - 1) * work.mean
-    found = np.maximum(0.0, long + (two - one) * work.mean)
-    return _Gate(variance, skew, square, found, np.maximum(0.0, work.share * long + bunched), bunched, window)
-
-
-def _wake(work: _Work, gate: _Gate, took: Any, cycle: Any, steps: Any) -> Any:
+def _wake(work: _Work, cycle: float, steps: float) -> float:
     """Time by which own prefill and the arrivals that bunch behind it lengthen the steps after it [s]."""
-    first = cycle * (1 - work.share) + took + gate.together
+    spread = queueing.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=work.square)
+    # An arrival finds a long step rather than a short one, and arrivals that bunch share it.
+    window = cycle + spread / cycle
+    one, many = (dispersion(work.rate, work.scv, window * scale) for scale in (1.0, 1 / (1 - work.share)))
+    square = max(work.square - work.mean**2, float(work.square + (many - 1) * work.mean**2))
+    found = queueing.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=square)
+    together = max(0.0, float(work.share * (cycle + found / cycle) + (one - 1) * work.mean))
+    first = cycle * (1 - work.share) + work.mean + together
     drawn = queueing.wake_of_prefill(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
-    behind = dispersion(work.rate, work.scv, steps * cycle) - dispersion(work.rate, work.scv, gate.window)
-    return drawn + behind / 2 * work.mean / (1 - work.share)
+    behind = dispersion(work.rate, work.scv, steps * cycle) - dispersion(work.rate, work.scv, window)
+    return float(drawn + behind / 2 * work.mean / (1 - work.share))
 
 
 def dispersion(rate: float, scv: float, window: Any) -> Any:
@@ -668,7 +603,7 @@ def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) 
     for _ in range(40):
         probability, beyond, excess = stationary(base + shift, tail)
         flow = float(np.sum(probability[1:] * death)) + beyond * full
-        if abs(flow / rate - 1) < 1e-4 or spread == 1.0:
+        if abs(flow / rate - 1) < 1e-4:
             break
         shift += 0.7 * np.log(rate / flow) / spread
     return probability, beyond, excess
@@ -680,163 +615,244 @@ class _State:
 
     service: Service
     work: _Work
+    running: Any
     probability: Any
     inside: float
     cycle: float
     waiting: float
-    held: float
     #: Whether requests arrive as a step ends, because clients do not think, and not at any time.
     in_step: bool = False
-    #: Variance of the wait for admission over its mean squared: 1 where it is exponential.
-    held_scv: float = 1.0
 
     def batches(self) -> Any:
         """Return batch sizes as an arrival finds them, one for each slice of equal probability."""
         level = np.concatenate([[0.0], np.cumsum(self.probability / self.probability.sum())])
         middle = (np.arange(_BATCHES) + 0.5) / _BATCHES
-        return np.minimum(self.service.cap, np.searchsorted(level, middle) - 1).astype(float)
+        return np.minimum(self.service.cap, self.running[np.searchsorted(level, middle) - 1])
 
-    def admitted(self, weight: Any, shift: Any, mean: Any, variance: Any) -> Law:
-        """Return a law with the wait for admission of those who wait."""
-        calm = Law(weight * (1 - self.waiting), shift, mean, variance)
-        queued = Law(weight * self.waiting, shift, mean + self.held, variance + self.held**2 * self.held_scv)
-        return Law(*(np.concatenate([getattr(law, name) for law in (calm, queued)]) for name in _PARTS))
+
+@dataclass(frozen=True)
+class Laws:
+    """Laws of the times of the requests of a replica, each worked out when it is asked for.
+
+    Attributes
+    ----------
+    state : _State
+    door : _Door
+    waiting : float
+        Share of requests that wait for admission [1].
+    held, held_scv : float
+        Wait of those who do [s], and its squared coefficient of variation: 1 where it is exponential.
+    """
+
+    state: _State
+    door: _Door
+    waiting: float
+    held: float
+    held_scv: float = 1.0
+
+    def _admitted(self, law: Law) -> Law:
+        return law.plus(self.waiting, self.held, self.held_scv)
+
+    @cached_property
+    def wait(self) -> Law:
+        """Law of the time until admission, as the step under way ends."""
+        steps = self.door.steps
+        if not isinstance(steps, Steps):
+            return self._admitted(steps.wait)
+        idle = float(self.state.probability[0]) * (not self.state.in_step)
+        none = Law(np.zeros(2), np.array([0.0, 1.0]), 0.0)
+        return self._admitted(mixture([1 - idle, idle], [residuals(steps), none]))
+
+    @cached_property
+    def ttft(self) -> Law:
+        """Law of the time to the first token."""
+        return self._admitted(self.door.ttft.later(self.state.service.times.front))
+
+    @cached_property
+    def itl(self) -> Law | None:
+        """Law of each time between two tokens."""
+        service, door = self.state.service, self.door
+        number = np.maximum(0.0, np.round(service.lengths.output) - 1)
+        if service.lengths.mean(number) <= 0:
+            return None
+        if isinstance(door.steps, Steps):
+            reached = [float(service.lengths.weight[number >= place].sum()) for place in range(1, _WAKE + 1)]
+            gap = gaps(door.steps, door.filled, np.array(reached) / service.lengths.mean(number))
+        else:
+            gap = door.steps.gaps
+        if door.apart is not None:
+            share = float(service.lengths.weight[number >= 1].sum()) / service.lengths.mean(number)
+            gap = mixture([1 - share, share], [gap, spread_over(gap, door.apart)])
+        # Slices of the batch of equal probability over tokens: a large batch brings more of them.
+        running, seen = self.state.running, service.seen(np.maximum(1.0, self.state.running))
+        level = np.cumsum(running * self.state.probability / seen)
+        at = np.searchsorted(level, level[-1] * (np.arange(_BATCHES) + 0.5) / _BATCHES)
+        return mixture([1.0], [gap], [seen[at] / door.step])
+
+    @cached_property
+    def lives(self) -> tuple[Any, Any, list[Law], Any]:
+        """Weights of groups of requests of two tokens or more, their further tokens, laws of TPOT and factors on it."""
+        state, door = self.state, self.door
+        lengths = state.service.lengths
+        number = np.round(lengths.output) - 1
+        weight, value = _by_rank(lengths.weight[number >= 0.5], number[number >= 0.5])
+        if not len(weight):
+            return weight, value, [], np.ones((0, 1))
+        value = np.maximum(1.0, np.round(value))
+        if isinstance(door.steps, Steps):
+            found = lives(door.steps, value, door.own, door.filled)
+        else:
+            found = door.steps.lives(value)
+        if door.apart is not None:
+            found = [
+                spread_over(law.times_of(count), door.apart).times_of(1 / count)
+                for law, count in zip(found, value, strict=True)
+            ]
+        seen = state.service.seen(np.maximum(1.0, state.running))
+        chance = state.running * state.probability
+        typical = float(np.sum(chance * seen) / max(1e-300, float(chance.sum())))
+        drift = state.service.seen(np.maximum(1.0, state.batches())) / typical
+        drift = drift / float(drift.mean())
+        # The batch drifts while a request runs: its step is averaged over the time of a life.
+        spans = np.maximum(1e-9, value * state.cycle / max(state.inside / state.work.rate, 1e-12))
+        kept = np.sqrt(np.minimum(1.0, 2 * (spans - 1 + np.exp(-spans)) / spans**2))
+        factors = typical / door.step * (1 + kept[:, None] * (drift - 1)[None, :])
+        return weight, value, found, factors
+
+    @cached_property
+    def tpot(self) -> Law | None:
+        """Law of a request's mean time between tokens."""
+        weight, _, found, factors = self.lives
+        return mixture(list(weight / weight.sum()), found, factors) if found else None
+
+    @cached_property
+    def latency(self) -> Law:
+        """Law of the time of a whole request."""
+        weight, value, found, factors = self.lives
+        if not found:
+            return self.ttft
+        wholes = [law.times_of(count) for law, count in zip(found, value, strict=True)]
+        later = mixture(list(weight / weight.sum()), wholes, factors)
+        front = self.door.ttft.later(self.state.service.times.front)
+        level = (np.arange(24) + 0.5) / 24
+        whole = spread_over(later, np.interp(level, front.shares, front.times))
+        whole = whole.later(front.average + later.average - whole.average)
+        single = max(0.0, 1 - float(weight.sum()))
+        return self._admitted(mixture([1 - single, single], [whole, front]) if single > 1e-9 else whole)
+
+
+@dataclass(frozen=True)
+class _Riding:
+    """Where prompts ride along with decoding: the wait for one's turn, and what rides cost tokens."""
+
+    wait: Law
+    gaps: Law
+    steps: Steps
+
+    def lives(self, number: Any) -> list[Law]:
+        """Return the laws of the mean time between tokens over numbers of steps."""
+        return lives(self.steps, number, self.steps.prompts.took(1.0), np.ones(1))
 
 
 @dataclass(frozen=True)
 class _Door:
-    """From admission to the first token [s].
+    """What requests meet from admission on: the steps or the queue, and the law of the time to the first token.
 
-    Attributes
-    ----------
-    mean, variance : ndarray
-        Of the delay by others, by batch.
-    own : ndarray
-        Own prefill, by length.
-    step : ndarray
-        Decode step that the prefill shares, by batch.
-    wait, wait_variance : ndarray
-        The part of the delay before the own prefill starts.
+    ``step`` is the decode step that the laws are told for, ``own`` the time of the own prefill by kind of prompt, and
+    ``filled`` the law of the work of the step that holds it.  ``apart`` are equally likely times until the next step
+    where first tokens do not come as a step ends.
     """
 
-    mean: Any
-    variance: Any
+    steps: Steps | _Riding
+    ttft: Law
+    step: float
     own: Any
-    step: Any
-    wait: Any
-    wait_variance: Any
+    filled: Any
+    apart: Any = None
 
 
-def _riding_door(state: _State) -> _Door:
-    """Prompts ride along with decoding and follow each other: a queue of one server."""
-    service, work = state.service, state.work
-    prompt = service.lengths.prompt
-    slot = service.times.entry(prompt, work.company, service.cached)
-    mean, scv = service.lengths.mean(slot), _scv(slot, service.lengths)
-    used = min(FULL, work.rate * mean)
-    alone = queueing.exponential_wait(servers=1.0, load=used, service=mean)
-    wait = queueing.allen_cunneen_wait(wait=alone, arrival_scv=work.scv, service_scv=scv)
-    wait = wait * queueing.arrival_correction(
-        utilisation=max(used, 1e-9), arrival_scv=work.scv, service_scv=max(scv, 0.05)
-    )
-    own = service.times.first_token(prompt, work.company, service.cached)
-    each = np.full(_BATCHES, float(wait))
-    variance = each**2 * (2 / max(used, 1e-9) - 1)
-    return _Door(each, variance, own, np.zeros(_BATCHES), each, variance)
+def _door(state: _State) -> _Door:
+    """Work out what requests meet from admission on."""
+    service, work, times = state.service, state.work, state.service.times
+    lengths = service.lengths
+    weight, order = _grouped(lengths.weight, work.took)
+    prompt = _means(lengths.prompt, lengths.weight, order)
+    batches = state.batches()
+    decode = times.step(np.maximum(1.0, batches) * (1 - 1 / service.output), service.context)
+    # The batch drifts about its mean; a slower step stretches all that happens in it.
+    step = float(decode[batches > 0].mean() if (batches > 0).any() else decode.mean())
+    turnover = work.rate / max(1.0, state.inside)
+    life_scv = _scv(lengths.output, lengths)
+
+    def spread_of_arrivals(window: Any) -> Any:
+        """Where all places are taken, prompts enter as others end: each once in a life."""
+        free = dispersion(work.rate, work.scv, window)
+        return (1 - state.waiting) * free + state.waiting * dispersion(turnover, life_scv, window)
+
+    def took(company: float) -> Any:
+        return times.prefill(prompt, max(2.0, work.company) if times.rides else company, service.cached)
+
+    prompts = Prompts(work.rate, weight, took, spread_of_arrivals)
+    own = took(work.company)
+    first = times.first_token(prompt, work.company, service.cached)
+    if times.rides:
+        slot = times.entry(prompt, work.company, service.cached)
+        wait, taken = single_file(prompts, slot)
+        # Of those who decode, at least one sees a prompt ride along.
+        beside = max(2.0, work.company)
+        own = times.prefill(prompt, beside, service.cached)
+        slowed = np.minimum(0.9, own / np.maximum(times.entry(prompt, beside, service.cached), 1e-12))
+        full = step * float(np.max(1 / (1 - slowed)) - 1)
+        calm = np.array([1 - taken, *(work.rate * weight * slot * (1 - slowed))])
+        riding = _Riding(
+            wait,
+            discrete(step / np.concatenate([[1.0], 1 - slowed]), calm),
+            Steps(step, full, 1.0, np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), prompts),
+        )
+        return _Door(riding, sum_of(wait, first, weight), step, own, np.ones(1), _PARTS * step)
+    budget = _full_step(times.budget, weight, prompt * (1 - service.cached), own)
+    steps = steps_of(prompts, step, budget)
+    # A pipeline lets the next prompts in before the first tokens of these come out.
+    passed = float(np.sum(weight * first) / max(1e-300, work.company * float(np.sum(weight * own))))
+    ttft, filled = first_tokens(steps, own, max(0.0, passed - 1))
+    idle = float(state.probability[0]) * (not state.in_step)
+    if idle > 1e-6:
+        alone = discrete(times.first_token(prompt, 1.0, service.cached), weight)
+        ttft = mixture([1 - idle, idle], [ttft, alone])
+    rest = residuals(steps)
+    apart = np.interp(_PARTS, rest.shares, rest.times) if passed > 1 + 1e-6 else None
+    return _Door(steps, spread_over(ttft, 1.5 * (decode - step)), step, own, filled, apart)
 
 
-def _alternating_door(state: _State) -> _Door:
-    """Prompts that arrive during a step are prefilled in the next one, up to the budget of tokens."""
-    service, work = state.service, state.work
-    prompt, times = service.lengths.prompt, service.times
-    decode = times.step(state.batches() * (1 - 1 / service.output), service.context)
-    cycle = np.maximum(queueing.cycle_time(step=decode, prefilling=work.share), 1e-12)
-    gate = _gate(work, cycle)
-    long_square = gate.skew / cycle + 3 * gate.variance + cycle**2
-    long_variance = np.maximum(0.0, long_square - (cycle + gate.variance / cycle) ** 2)
-    if state.in_step:
-        # The next step has begun when a client sends again, so all of it is waited for; no step is found more often.
-        mean = cycle * (1 + work.share)
-        variance = gate.variance + work.rate * cycle * work.square
-        own = work.took + np.maximum(0.0, np.ceil(prompt * (1 - service.cached) / times.budget) - 1) * decode.mean()
-        return _Door(mean, variance, own, decode, cycle, gate.variance)
-    mean = gate.found / 2 + gate.together
-    variance = (
-        (0.5 + work.share) ** 2 * long_variance
-        + long_square / 12
-        + work.rate * gate.found * gate.square
-        + np.maximum(0.0, gate.bunched) ** 2
-    )
-    # Steps that are full of prompt tokens make prompts wait for the decoding in between.
-    chunks = np.maximum(1.0, prompt * (1 - service.cached)) / times.budget
-    between = float(decode.mean())
-    entry = work.took + between * chunks
-    used = min(FULL, work.rate * service.lengths.mean(entry))
-    fuller = service.lengths.mean(entry * entry) / (1 - used) - work.square / (1 - work.share)
-    queued = max(0.0, work.rate * fuller / 2)
-    # A pipeline lets the next prompt in before this one's first token comes out.
-    late = times.first_token(prompt, work.company, service.cached) - work.company * work.took
-    own = work.took + np.maximum(0.0, late) + np.maximum(0.0, np.ceil(chunks) - 1) * between
-    wait_variance = np.maximum(0.0, long_square / 3 - (cycle + gate.variance / cycle) ** 2 / 4) + queued**2
-    return _Door(mean + queued, variance + queued**2, own, decode, gate.found / 2 + queued, wait_variance)
-
-
-def _first_token(state: _State) -> tuple[Law, Law, _Door]:
-    """Return the laws of TTFT and of the wait until the prefill starts."""
-    service = state.service
-    door = _riding_door(state) if service.times.rides else _alternating_door(state)
-    weights, own = _grouped(service.lengths.weight, door.own)
-    length, batch = (index.ravel() for index in np.indices((len(weights), _BATCHES)))
-    ttft = state.admitted(
-        weights[length] / _BATCHES,
-        service.times.front + own[length] + door.step[batch],
-        door.mean[batch],
-        door.variance[batch],
-    )
-    none = np.zeros(_BATCHES)
-    wait = state.admitted(np.full(_BATCHES, 1 / _BATCHES), none, door.wait, door.wait_variance)
-    return ttft, wait, door
+def _full_step(budget: float, weight: Any, tokens: Any, took: Any) -> float:
+    """Return the time of a budget of prompt tokens; long prompts fill steps more often than their share [s]."""
+    tokens = np.maximum(1.0, tokens)
+    share = weight * tokens * np.minimum(1.0, tokens / budget)
+    return budget * float(np.sum(share * took / tokens) / np.sum(share))
 
 
 def _grouped(weight: Any, value: Any) -> tuple[Any, Any]:
-    """Return weights and means of neighbours in order of value, in groups that thin out towards the largest."""
+    """Return weights of neighbours in order of value, in groups that thin out towards the largest, and the groups."""
     order = np.argsort(value)
     rank = np.cumsum(weight[order]) - weight[order] / 2
-    group = np.floor(_GROUPS * (1 - np.maximum(0.0, 1 - rank) ** (1 / 1.7))).astype(int)
+    group = np.floor(_GROUPS * (1 - np.maximum(0.0, 1 - rank) ** 0.4)).astype(int)
+    _, start = np.unique(group, return_index=True)
+    return np.add.reduceat(weight[order], start), (order, start)
+
+
+def _means(value: Any, weight: Any, groups: Any) -> Any:
+    order, start = groups
+    return np.add.reduceat((weight * value)[order], start) / np.add.reduceat(weight[order], start)
+
+
+def _by_rank(weight: Any, value: Any) -> tuple[Any, Any]:
+    """Return weights and means of neighbours in order of value, in groups that thin out towards both ends."""
+    if not len(weight):
+        return weight, value
+    order = np.argsort(value)
+    rank = np.cumsum(weight[order]) - weight[order] / 2
+    rank = rank / float(weight.sum())
+    group = np.floor(_LENGTHS * np.arccos(np.clip(1 - 2 * rank, -1.0, 1.0)) / np.pi).astype(int)
     _, start = np.unique(group, return_index=True)
     together = np.add.reduceat(weight[order], start)
-    return together, np.add.reduceat(weight[order] * value[order], start) / together
-
-
-def _tokens(state: _State, door: _Door) -> tuple[Law, Law]:
-    """Return the laws of TPOT, over requests of more than one token, and of the time of a whole request."""
-    service, work, cycle = state.service, state.work, state.cycle
-    lengths, times = service.lengths, service.times
-    steps = np.maximum(0.0, lengths.output - 1)
-    counted = np.maximum(1.0, steps)
-    if times.rides:
-        hits, life = np.zeros_like(steps), steps * cycle
-    else:
-        gate = _gate(work, cycle)
-        hits = queueing.life_variance(variance=gate.variance, cycles=counted, prefilling=work.share)
-        life = steps * cycle + _wake(work, gate, work.took, cycle, counted)
-        life = np.maximum(life, steps * cycle * (1 - work.share))
-    # The batch drifts while a request runs: its step is averaged over the time of a life.
-    counts = np.arange(service.cap + 1.0)
-    by_count = service.seen(counts) / (1 - work.share)
-    seen = counts * state.probability / max(float(np.sum(counts * state.probability)), 1e-300)
-    sway = float(np.sum(seen * (by_count - np.sum(seen * by_count)) ** 2))
-    lives = np.maximum(1e-9, life / max(state.inside / work.rate, 1e-12))
-    drift = sway * np.minimum(1.0, 2 * (lives - 1 + np.exp(-lives)) / (lives * lives))
-    later = steps >= 0.5
-    weight = lengths.weight[later] / max(float(lengths.weight[later].sum()), 1e-300)
-    least = np.full(int(later.sum()), 0.8 * (1 - work.share) * cycle)
-    spread = hits[later] / steps[later] ** 2 + drift[later]
-    tpot = Law(weight, least, np.maximum(0.01 * cycle, life[later] / steps[later] - least), spread)
-    latency = state.admitted(
-        lengths.weight,
-        times.front + door.own + float(door.step.mean()) + life / 2,
-        life / 2 + float(door.mean.mean()),
-        hits + drift * steps**2 + float(door.variance.mean()),
-    )
-    return tpot, latency
+    return together, np.add.reduceat((weight * value)[order], start) / together

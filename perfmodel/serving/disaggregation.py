@@ -61,7 +61,7 @@ def prefill_service(scenario: Scenario, lengths: Lengths) -> Service:
     """
     alone = Lengths(lengths.prompt, np.ones_like(lengths.output), lengths.weight)
     times = step_times(scenario, longest_prompt=float(alone.prompt.max()), longest=float(alone.prompt.max()) + 1)
-    return serve(times, alone, float(scenario.traffic.prefix_hits))
+    return serve(times, alone, float(scenario.traffic.prefix_hits), scenario.deployment.routing)
 
 
 def decode_service(scenario: Scenario, lengths: Lengths) -> Service:
@@ -83,7 +83,9 @@ def decode_service(scenario: Scenario, lengths: Lengths) -> Service:
     )
     # What is left of a prefill is nothing; a tiny time keeps moments defined.
     none = np.full_like(times.occupancy, 1e-12)
-    return serve(replace(times, occupancy=none, latency=none, slot=none, front=0.0), lengths)
+    return serve(
+        replace(times, occupancy=none, latency=none, slot=none, front=0.0), lengths, 0.0, scenario.deployment.routing
+    )
 
 
 def transfer(sender: Scenario, receiver: Scenario, tokens: Any) -> Any:
@@ -141,7 +143,7 @@ def pools(
     moved = lengths.mean(transfer(prefill, decode, lengths.prompt))
     for build, scenario, times in (
         (prefill_service, prefill, ("ttft",)),
-        (decode_service, decode, ("tpot", "latency")),
+        (decode_service, decode, ("tpot", "itl", "latency")),
     ):
         service = build(scenario, lengths)
         limits = {key: limit for key, limit in objectives.limits.items() if key[0] in times}

@@ -41,6 +41,8 @@ _FUSED_EXPERTS = ("fp4", "mxfp4")
 
 #: Requests at once of a model that keeps nothing of them, where no engine sets a limit.
 _MANY = 1024.0
+#: Engines that admit a request on the blocks of its prompt and preempt when none are left.
+_GROWING = ("vllm", "sglang")
 
 
 @dataclass(frozen=True)
@@ -449,9 +451,14 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
     """
     machine, engine = machine_of(scenario.system), scenario.system.engine
     with scope("memory"):
+        held: Any = None
         if tokens is None:
             traffic = scenario.traffic
-            tokens = serving.mean_length(nominal=traffic.prompt + traffic.output, jitter=traffic.length_jitter)
+            prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
+            output = serving.mean_length(nominal=traffic.output, jitter=traffic.length_jitter)
+            tokens = prompt + output
+            if blocks_grow(scenario):
+                held = serving.mean_decode_context(prompt=prompt, output=output)
         capacity = usable(machine.cache_memory(scenario.system))
         weights = all_weights(scenario)
         streamed = machine.weights_tier != machine.cache_tier
@@ -472,6 +479,10 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
             page = per_token * block
             pool = memory.kv_blocks(room=room, block_bytes=page) * page
         cap = memory.concurrency_cap(room=pool, per_request=per_request)
+        if held is not None:
+            # One request fits at its full length; of more, each holds what it has brought so far.
+            growing = memory.concurrency_cap(room=pool, per_request=request_bytes(scenario, held))
+            cap = minimum(growing, cap * growing)
         concurrency = memory.max_concurrency(room=pool, per_request=per_request)
         if scenario.model.task == "pool":
             # Nothing is kept of a request: as many run as the engine schedules, if the weights fit at all.
@@ -504,6 +515,21 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
 def _cached(scenario: Scenario) -> list[Layers]:
     """Return the runs of layers that have a mixer."""
     return [run for run in scenario.model.layers if run.attention or run.mla or run.compressed or is_recurrent(run)]
+
+
+def blocks_grow(scenario: Scenario) -> bool:
+    """Whether a request gets blocks as it grows, and may lose them; TensorRT-LLM sets its full length aside.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    bool
+    """
+    engine = scenario.system.engine
+    return engine is not None and engine.name in _GROWING
 
 
 def is_uniform(scenario: Scenario) -> bool:

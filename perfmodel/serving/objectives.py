@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.equations import queueing
-from perfmodel.serving.chain import FULL, Law, Queue, Service, load_queue
+from perfmodel.serving.chain import FULL, Queue, Service, load_queue
+from perfmodel.serving.laws import Law
 
 #: Times that an objective can be about, with what users call them.
-TIMES = {"ttft": "TTFT", "tpot": "TPOT", "latency": "request latency"}
+TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request latency"}
 #: What of a time an objective can be about.
 STATISTICS = ("mean", "p50", "p90", "p99")
 #: What ends a replica's growth where no objective does.
@@ -76,11 +77,13 @@ class Objectives:
 def statistic(queue: Queue, time: str, what: str) -> float:
     """Return the mean or a percentile of a time of a queue [s]; infinite where the load is not served.
 
+    A time between tokens that no request has is NaN.
+
     Parameters
     ----------
     queue : Queue
     time : str
-        ``ttft``, ``tpot``, ``latency`` or ``wait``.
+        ``ttft``, ``tpot``, ``itl``, ``latency`` or ``wait``.
     what : str
         ``mean``, ``p50``, ``p90`` or ``p99``.
 
@@ -89,9 +92,11 @@ def statistic(queue: Queue, time: str, what: str) -> float:
     float
         Time [s].
     """
-    law: Law | None = getattr(queue, time)
-    if queue.saturated or law is None:
+    if queue.saturated:
         return math.inf
+    law: Law | None = getattr(queue, time)
+    if law is None:
+        return math.nan
     return law.average if what == "mean" else law.quantile(float(what[1:]) / 100)
 
 
@@ -111,9 +116,12 @@ def meets(queue: Queue, key: tuple[str, str], limit: float) -> bool:
     bool
     """
     time, what = key
-    law: Law | None = getattr(queue, time)
-    if queue.saturated or law is None:
+    if queue.saturated:
         return False
+    law: Law | None = getattr(queue, time)
+    if law is None:
+        # Nobody waits for a second token.
+        return True
     return law.average <= limit if what == "mean" else law.share_below(limit) >= float(what[1:]) / 100
 
 
@@ -135,7 +143,7 @@ def phrase(key: tuple[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Loaded:
-    """So many equal replicas under a load that is dealt to them at random.
+    """So many equal replicas under a load that is dealt to them.
 
     Attributes
     ----------
@@ -174,6 +182,10 @@ class Loaded:
 def queue_of(service: Service, rate: float, arrival_scv: float, replicas: int) -> Queue:
     """Return the queue of one of so many replicas.
 
+    A router that deals at random thins the arrivals; one that deals in turn gives each replica every so many-th of
+    them; one that knows the loads keeps the replicas level besides, so that they fill as one.  Routing by prefix deals
+    conversations at random.
+
     Parameters
     ----------
     service : Service
@@ -187,8 +199,10 @@ def queue_of(service: Service, rate: float, arrival_scv: float, replicas: int) -
     -------
     Queue
     """
-    scv = float(queueing.split_scv(scv=arrival_scv, ways=float(replicas)))
-    return load_queue(service, rate / replicas, scv)
+    if service.routing in ("random", "prefix"):
+        return load_queue(service, rate / replicas, float(queueing.split_scv(scv=arrival_scv, ways=float(replicas))))
+    scv = float(queueing.dealt_scv(scv=arrival_scv, ways=float(replicas)))
+    return load_queue(service, rate / replicas, scv, replicas if service.routing == "least-loaded" else 1)
 
 
 def loaded(service: Service, rate: float, arrival_scv: float, replicas: int, objectives: Objectives) -> Loaded:
@@ -308,15 +322,15 @@ def summary(queue: Queue, time: str) -> dict[str, float | None]:
     ----------
     queue : Queue
     time : str
-        ``ttft``, ``tpot``, ``latency`` or ``wait``.
+        ``ttft``, ``tpot``, ``itl``, ``latency`` or ``wait``.
 
     Returns
     -------
     dict of str to float or None
         Times [s].
     """
-    law: Any = getattr(queue, time)
-    if queue.saturated or law is None:
+    law: Any = None if queue.saturated else getattr(queue, time)
+    if law is None:
         return dict.fromkeys(("p50", "p90", "p99", "mean"))
     found = law.summary()
     return {key: found[key] if math.isfinite(found[key]) else None for key in ("p50", "p90", "p99", "mean")}

@@ -11,12 +11,12 @@ from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
-from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.fit import blocks_grow, fit, request_bytes
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 
 #: Prompts prefilled in one step for which times are worked out; others are interpolated.
-_GROUPS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+_GROUPS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0])
 #: Batch sizes up to here are each worked out; larger ones at steps of 2 %.
 _EACH = 256
 
@@ -52,6 +52,8 @@ class StepTimes:
         Tokens of a request and the cache that it holds [B].
     cap : float
         Requests that the engine runs at once, whatever the memory.
+    grows : bool
+        Whether a request holds the cache of what it has brought so far, and not that of its full length.
     """
 
     batch: Any
@@ -69,6 +71,7 @@ class StepTimes:
     length: Any
     held: Any
     cap: float
+    grows: bool = False
 
     def step(self, batch: Any, context: float) -> Any:
         """Time of a decode step of so many sequences with so many tokens in each one's cache [s].
@@ -200,6 +203,11 @@ def batch_sizes(cap: float) -> Any:
     return np.concatenate([few, more[1:]])
 
 
+def _companies(most: float) -> Any:
+    """Return numbers of requests beside a prompt that rides along; the first ones change most."""
+    return np.unique(np.minimum(most, np.concatenate([np.arange(1.0, 25.0), np.round(np.geomspace(24.0, 1e4, 40))])))
+
+
 def sequence_limit(scenario: Scenario) -> float:
     """Return the sequences that an engine runs at once by default; machines without one have no such limit.
 
@@ -259,7 +267,7 @@ def step_times(
     # A front end that sends token by token is a second server: steps cannot outrun it for long.
     decode = np.maximum(decode, batch[None, :] * float(front.stream))
     prompt = np.unique(np.round(np.geomspace(1.0, max(2.0, longest_prompt), 40)))
-    company = np.unique(np.minimum(batch[-1], np.geomspace(1.0, max(2.0, batch[-1]), 12))) if rides else _GROUPS
+    company = _companies(float(batch[-1])) if rides else _GROUPS
     if len(company) == 1:
         company = np.array([company[0], company[0] + 1])
     mean_context = float(context[len(context) // 2])
@@ -285,4 +293,5 @@ def step_times(
         length=length,
         held=bytes_held,
         cap=limit,
+        grows=blocks_grow(scenario),
     )

@@ -33,6 +33,8 @@ _COLUMNS = {
 #: Words in place of a table: every request of the mean lengths, or lognormal lengths, as where none is named.
 FIXED = "fixed"
 LOGNORMAL = ("", "lognormal")
+#: Lengths that stand for an even spread of them.
+_JITTERED = 24
 
 
 @functools.cache
@@ -171,6 +173,26 @@ def lengths_of(traffic: Traffic) -> Lengths:
     table = length_table(traffic.lengths)
     scale_in, scale_out = prompt / table.mean(table.prompt), output / table.mean(table.output)
     return Lengths(np.maximum(1.0, table.prompt * scale_in), np.maximum(1.0, table.output * scale_out), table.weight)
+
+
+def closed_lengths(traffic: Traffic) -> Lengths:
+    """Return the lengths that the clients of a closed loop draw: as far as they jitter, else those of a load.
+
+    Parameters
+    ----------
+    traffic : Traffic
+
+    Returns
+    -------
+    Lengths
+    """
+    jitter = min(1.0, float(traffic.length_jitter))
+    if jitter == 0.0:
+        return lengths_of(traffic)
+    share = 1 - jitter * (np.arange(_JITTERED) + 0.5) / _JITTERED
+    prompt, output = np.meshgrid(share * float(traffic.prompt), share * float(traffic.output), indexing="ij")
+    weight = np.full(prompt.size, 1 / prompt.size)
+    return Lengths(np.maximum(1.0, prompt.ravel()), np.maximum(1.0, output.ravel()), weight)
 
 
 def trace_scv(arrival: Any) -> float:

@@ -731,9 +731,15 @@ class System:
         return f"<System {self.name}: {self.title}>"
 
 
+Routing = Literal["least-loaded", "round-robin", "random", "prefix"]
+
+
 @dataclass(frozen=True)
 class Deployment:
-    """How the model is laid over the system."""
+    """How the model is laid over the system.
+
+    ``routing`` is how requests that arrive are dealt to replicas.
+    """
 
     plan: str
     engine: str
@@ -743,6 +749,7 @@ class Deployment:
     pp: Degree = 1.0
     ep: Degree = 1.0
     dp: Degree = 1.0
+    routing: Routing = "least-loaded"
 
 
 # --- money -------------------------------------------------------------------------------------------------------

@@ -107,6 +107,7 @@ class Sized:
             "chips": self.chips,
             "ttft_s": summary(queue, "ttft"),
             "tpot_s": summary(queue, "tpot"),
+            "itl_s": summary(queue, "itl"),
             "request_latency_s": summary(queue, "latency"),
             "wait_s": summary(queue, "wait"),
             "goodput_per_s": self.load.goodput,
@@ -335,9 +336,8 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
             ),
         )
     rate = rate * np.ones_like(budgets)[None, :]
-    tpot = (step + interference_per_token(running=caps, occupancy=occupancy, output=output))[:, None] * np.ones_like(
-        budgets
-    )[None, :]
+    met = interference_per_token(running=caps, occupancy=occupancy, output=output, joining=0.5)
+    tpot = (step + met)[:, None] * np.ones_like(budgets)[None, :]
     if np.isnan(tpot).all():
         return Rejected(name, plan, run(scenario).reason)
     # A prompt longer than the budget waits for a step of decoding between its chunks.
@@ -591,7 +591,8 @@ def _about_load(scenario: Scenario) -> list[str]:
     """Return what is taken of arrivals and lengths."""
     scv = float(scenario.traffic.arrival_scv)
     arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
-    return [f"{arrivals}, dealt to replicas at random", about_lengths(scenario.traffic)]
+    dealt = f", dealt to replicas {scenario.deployment.routing}" if float(scenario.deployment.dp) > 1 else ""
+    return [f"{arrivals}{dealt}", about_lengths(scenario.traffic)]
 
 
 def about_lengths(traffic: Traffic) -> str:
@@ -1013,7 +1014,7 @@ def _service(scenario: Scenario, lengths: Lengths, cap: float | None, budget: fl
         cap=cap,
         budget=budget,
     )
-    return serve(times, lengths, float(scenario.traffic.prefix_hits))
+    return serve(times, lengths, float(scenario.traffic.prefix_hits), scenario.deployment.routing)
 
 
 def _steady(scenario: Scenario, load: Loaded) -> Steady:

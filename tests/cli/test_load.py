@@ -129,11 +129,10 @@ def test_the_rejected_are_explained_when_asked(capsys):
 
 
 def test_simulate_puts_the_closed_form_beside(capsys):
-    pytest.importorskip("simpy")
     code, out, _ = asked(capsys, "simulate", *ASKED, "--rate", "4", "--requests", "300", "--json")
     found = json.loads(out)
     assert code == OK
-    assert set(found["simulated"]) == set(found["closed_form"]) == {*TIMES, "wait_s"}
+    assert set(found["simulated"]) == set(found["closed_form"]) == {*TIMES, "wait_s", "itl_s"}
     assert found["requests"] == 300
     code, out, _ = asked(capsys, "simulate", *ASKED, "--concurrency", "8", "--requests", "100")
     assert code == OK
@@ -141,7 +140,6 @@ def test_simulate_puts_the_closed_form_beside(capsys):
 
 
 def test_a_trace_is_replayed(capsys, tmp_path):
-    pytest.importorskip("simpy")
     trace = tmp_path / "trace.csv"
     rows = "\n".join(f"{at * 0.3},{200 + at},{20 + at % 7}" for at in range(60))
     trace.write_text(f"arrival_s,input_tokens,output_tokens\n{rows}\n", encoding="utf-8")

@@ -19,7 +19,7 @@ from perfmodel.serving.chain import load_queue, serve
 from perfmodel.serving.cost import cost_of
 from perfmodel.serving.disaggregation import Pools, pools, split_step
 from perfmodel.serving.lengths import Lengths, empirical, lognormal
-from perfmodel.serving.objectives import Objectives, loaded, replicas_for, statistic
+from perfmodel.serving.objectives import Objectives, loaded, queue_of, replicas_for, statistic
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table, lengths_of
@@ -100,11 +100,11 @@ def test_the_fewest_replicas_meet_the_objectives_and_one_less_does_not(service):
     objectives = Objectives({("ttft", "p99"): 0.6, ("tpot", "p99"): 0.015})
     count, failing = replicas_for(service, 60.0, 1.0, objectives, 1000)
     assert not failing
-    assert not objectives.failed(load_queue(service, 60.0 / count))
-    assert objectives.failed(load_queue(service, 60.0 / (count - 1)))
+    assert not objectives.failed(queue_of(service, 60.0, 1.0, count))
+    assert objectives.failed(queue_of(service, 60.0, 1.0, count - 1))
     answer = loaded(service, 60.0, 1.0, count, objectives)
     assert answer.headroom >= 0
-    assert not objectives.failed(load_queue(service, 60.0 * (1 + answer.headroom) / count))
+    assert not objectives.failed(queue_of(service, 60.0 * (1 + answer.headroom), 1.0, count))
     assert 0.97 * 60 <= answer.goodput <= 60
 
 
