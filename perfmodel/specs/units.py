@@ -256,6 +256,8 @@ def parse(text: str | int | float, unit: str, old: float = math.nan) -> float:
             value = math.inf
         if not math.isfinite(value):
             raise UserError(f"'{text}'"[:60] + f" is not finite; write {examples(unit)}")
+        if unit.endswith(ALL_IN):
+            raise UserError(f"{value:g} may be power with or without cooling: write {examples(unit)}")
         return value
     match = _QUANTITY.match(text)
     if match is None:
