@@ -176,7 +176,7 @@ class _Requests:
         knots = self.companies
         at = min(max(bisect_right(knots, company) - 1, 0), len(knots) - 2)
         share = min(max((company - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
-        return table[at][request] * (1 - share) + table[at + 1][request] * share
+        return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
 
     def tokens(self, request: int) -> float:
         """Tokens to prefill: the prompt, and what a preempted request had brought."""
@@ -404,7 +404,8 @@ class _Replica:
         tight = requests.grows and self.full_length > times.pool
         if tight:
             self._preempt(now)
-        taken, through = 0.0, []
+        taken = 0.0
+        through: list[int] = []
         if not times.rides:
             if self.queue:
                 self._admit(now)
@@ -912,7 +913,7 @@ def ask(
         own, laid = asked.traffic, asked.deployment
         mine = [] if replayed is not None else [vars(lengths_asked(asked)), own.arrival_scv if rate else None]
         loop = [own.think_time, own.rounds] if concurrency else []
-        routed = laid.routing if laid.dp > 1 else None
+        routed = laid.routing if float(laid.dp) > 1 else None
         return [vars(tables(asked)), *mine, own.prefix_hits, *loop, routed, laid.dp]
 
     def traced(asked: Scenario) -> Any:
