@@ -913,7 +913,7 @@ def ask(
         own, laid = asked.traffic, asked.deployment
         mine = [] if replayed is not None else [vars(lengths_asked(asked)), own.arrival_scv if rate else None]
         loop = [own.think_time, own.rounds] if concurrency else []
-        routed = laid.routing if all_replicas > 1 else None
+        routed = laid.routing if float(laid.dp) > 1 else None
         return [vars(tables(asked)), *mine, own.prefix_hits, *loop, routed, laid.dp]
 
     def traced(asked: Scenario) -> Any:
