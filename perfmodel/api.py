@@ -37,6 +37,7 @@ from perfmodel.prediction import Prediction, run
 from perfmodel.question import (
     Options,
     check_options,
+    read_changes,
     read_options,
     resolve,
     split_changes,
@@ -47,6 +48,7 @@ from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
+    from perfmodel.outputs.collective import Collective
     from perfmodel.outputs.explain import Explanation
     from perfmodel.outputs.fit import FitAnswer
     from perfmodel.outputs.folder import Stored
@@ -573,6 +575,41 @@ def solve(
     if isinstance(target, bool) or not isinstance(target, str | float | int):
         raise UserError(f"--target {target!r}: expected a number, or a text with its unit")
     return study.solve(scenario, word("METRIC", metric), rest["for_"], target)
+
+
+def collective(
+    operation: str, *, on: str, tp: float, message: str | float, engine: str | None = None, set: Changes = ()
+) -> Collective:
+    """Answer how long one collective takes by itself, in a CUDA graph.
+
+    Parameters
+    ----------
+    operation : str
+        ``all-reduce`` or ``all-to-all``.
+    on : str
+        System.
+    tp : float
+        Ranks of the group [1].
+    message : str or float
+        What each rank contributes: ``"1 MB"``, or bytes [B].
+    engine : str, optional
+        Whose algorithm; the default of the system if none.
+    set : mapping or sequence of str
+        Changes by path.
+
+    Returns
+    -------
+    Collective
+        ``times`` by algorithm [s].
+
+    Examples
+    --------
+    >>> sorted(collective("all-reduce", on="dgx-h100", tp=8, message="1 MB").times)
+    ['NCCL, closed form', "the engine's own, measured"]
+    """
+    from perfmodel.outputs import collective as output
+
+    return output.ask(operation, on, tp, message, engine, read_changes(set))
 
 
 @_taking()

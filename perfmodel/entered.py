@@ -36,7 +36,10 @@ _COUNTS = (
     (r"system\.efficiency\.attention_(memory|growth)\..*", "it counts for a cache of that precision"),
     (r"system\.efficiency\.expert_imbalance", "it counts where experts are spread over ranks"),
     (r"system\.efficiency\.(\w*expert_\w+)", "it counts for models with experts"),
-    (r"system\.efficiency\.(call_latency|link_efficiency\..*)", "it counts for links over which nothing was measured"),
+    (
+        r"system\.efficiency\.(call_latency|nccl_latency|nccl_growth|link_efficiency\..*)",
+        "it counts for links over which nothing was measured",
+    ),
     (r"system\.efficiency\.hop_latency", "it counts where system.link.hop_latency is given"),
     (r"system\.efficiency\.eager_launch", "it counts without CUDA graphs"),
     (r"system\.efficiency\.quantise_time", "it counts for weights of less than 16 bits"),

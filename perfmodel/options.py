@@ -54,6 +54,9 @@ class Question(TypedDict, total=False):
     pp: Annotated[Quantity | None, Said("N", "Pipeline stages.", "1")]
     ep: Annotated[Quantity | None, Said("N", "Expert-parallel degree.", "1")]
     dp: Annotated[Quantity | None, Said("N", "Replicas.", "1")]
+    attention_dp: Annotated[
+        Quantity | None, Said("N", "Groups of ranks that hold attention whole and share experts.", "1")
+    ]
     engine: Annotated[str | None, Said("ENGINE", "vllm, trtllm, sglang or native, with a release as in vllm-0.12.")]
     precision: Annotated[str | None, Said("P", "Storage of the weights: bf16 fp16 fp8 int8 fp4 mxfp4 int4.")]
     kv_precision: Annotated[str | None, Said("P", "Storage of the KV cache.")]

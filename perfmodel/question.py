@@ -19,6 +19,7 @@ from perfmodel.machines.speculation import draft_scenario
 from perfmodel.options import Arrivals, Question, Said, flag, options_of, unknown
 from perfmodel.prediction import evaluate
 from perfmodel.serving.fit import fit
+from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog, kinds
 from perfmodel.specs.files import hints
 from perfmodel.specs.naming import read_engine, written_precision
@@ -49,6 +50,7 @@ class Options:
     pp: float | None = None
     ep: float | None = None
     dp: float | None = None
+    attention_dp: float | None = None
     engine: str | None = None
     precision: str | None = None
     kv_precision: str | None = None
@@ -71,13 +73,14 @@ _SYSTEM_KEYS = {
     "pp": "pp",
     "ep": "ep",
     "dp": "dp",
+    "attention_dp": "attention_dp",
     "engine": "engine",
     "precision": "precision",
     "kv": "kv_precision",
 }
 #: The fields that options fill: their types say what an option can be.
 FIELDS: dict[str, tuple[type[Any], str]] = {
-    **{name: (Deployment, name) for name in ("tp", "pp", "ep", "dp", "precision", "kv_precision")},
+    **{name: (Deployment, name) for name in ("tp", "pp", "ep", "dp", "attention_dp", "precision", "kv_precision")},
     **{name: (Traffic, name) for name in ("prompt", "output", "concurrency")},
     "images": (Vision, "images"),
     **{name: (Speculation, name) for name in ("k", "alpha", "ar")},
@@ -160,11 +163,21 @@ def taken(
     # A router belongs to the deployment, all else about arrivals to the traffic.
     part = {"routing": "deployment"}
     loaded = [f"{part.get(name, 'traffic')}.{name}={rest.pop(name)}" for name in options_of(Arrivals) if name in rest]
-    return options, [*loaded, *_changes(set)], rest
+    return options, [*loaded, *read_changes(set)], rest
 
 
-def _changes(set: Any) -> list[str]:
-    """Return changes as ``PATH=VALUE`` each."""
+def read_changes(set: Any) -> list[str]:
+    """Return changes as ``PATH=VALUE`` each.
+
+    Parameters
+    ----------
+    set : mapping or sequence of str
+        Changes by path; numbers are in the inside unit.
+
+    Returns
+    -------
+    list of str
+    """
     if isinstance(set, str):
         return [set]
     if isinstance(set, Mapping):
@@ -543,7 +556,12 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
 
 def _check_experts(model: Model, system: System, plan: Deployment) -> None:
     """Refuse an expert-parallel degree that no engine can lay out."""
-    ep, ranks = float(plan.ep), float(plan.tp) * float(plan.dp)
+    ep, ranks = float(plan.ep), float(plan.tp) * float(plan.attention_dp)
+    if plan.attention_dp > 1 and ep <= float(plan.tp):
+        raise UserError(
+            f"--attention-dp {plan.attention_dp:g}: its ranks share experts, so --ep is more than --tp; "
+            "--dp is for replicas that share nothing"
+        )
     if ep == 1:
         return
     experts = [float(run.moe.experts) for run in model.layers if run.moe is not None]
@@ -552,7 +570,10 @@ def _check_experts(model: Model, system: System, plan: Deployment) -> None:
     if not machine_of(system).spreads_experts:
         raise UserError(f"--ep {ep:g}: {system.name} shards experts by tile; leave --ep out")
     if ranks % ep:
-        raise UserError(f"--ep {ep:g} must divide TP x DP = {ranks:g}")
+        raise UserError(
+            f"--ep {ep:g} must divide TP x attention-DP = {ranks:g}: --attention-dp counts the groups of ranks that "
+            "hold attention whole and share experts"
+        )
     if any(count % ep for count in experts):
         raise UserError(f"--ep {ep:g} does not divide the {experts[0]:g} experts of {model.name}")
 
@@ -567,7 +588,7 @@ def _laid_out(scenario: Scenario, plan: Plan) -> Deployment:
     most = replace(base, pp=layers + ends)
     if plan.pp == "layers":
         return most
-    wanted = float(scenario.traffic.concurrency) / float(base.dp)
+    wanted = float(scenario.traffic.concurrency) / float(base.groups)
     for held in range(int(layers), 0, -1):
         stages = -(-layers // held)
         candidate = replace(base, pp=stages + ends)
@@ -590,7 +611,20 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
         if fit(laid).cap >= 1:
             fitting[plan.name] = laid
     if default.name in fitting or not fitting:
-        return _laid_out(scenario, default), f"plan {default.name}, the default of {system.name}"
+        laid = _laid_out(scenario, default)
+        if default.name not in fitting or not machine_of(system).finds_stages:
+            return laid, f"plan {default.name}, the default of {system.name}"
+        # Another layout of no more chips may be faster.
+        room, wanted = float(chips(fitting[default.name])), float(fit(fitting[default.name]).cap)
+        held = min(wanted, float(scenario.traffic.concurrency) / float(laid.groups))
+        rivals = [one for one in fitting.values() if float(chips(one)) <= room and float(fit(one).cap) >= held]
+        fastest = min(rivals, key=lambda one: float(evaluate(one, ("request_latency_s",)).metrics["request_latency_s"]))
+        if fastest.deployment.plan == default.name:
+            return laid, f"plan {default.name}, the default of {system.name}"
+        return (
+            fastest.deployment,
+            f"plan {fastest.deployment.plan}, the fastest on the chips of {default.name}",
+        )
 
     def cost(laid: Scenario) -> tuple[float, float]:
         answer = evaluate(laid, ("tpot_s",))
@@ -655,7 +689,8 @@ def resolve(
     model : str or Model
         Name, alias, Hugging Face id or path.
     on : str
-        ``SYSTEM[:plan=...,tp=...,pp=...,ep=...,dp=...,engine=...,precision=...,kv=...]``; an engine may name a release.
+        ``SYSTEM[:KEY=VALUE,...]`` with plan, tp, pp, ep, dp, attention_dp, engine, precision or kv; an engine may
+        name a release.
     options : Options
         Common options; what ``on`` says wins.
     changes : sequence of str
@@ -760,6 +795,7 @@ def ask(
         pp=float(options.pp or 1),
         ep=float(options.ep or 1),
         dp=float(options.dp or 1),
+        attention_dp=float(options.attention_dp or 1),
     )
     speculation, more, notes = speculation_of(options, architecture, system, precision)
     assumed, warnings = [*assumed, *more], [*warnings, *notes]

@@ -21,6 +21,7 @@ VERBS = (
     "compare",
     "sweep",
     "fit",
+    "collective",
     "tco",
     "explain",
     "solve",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from perfmodel.studies.size import Disaggregated, Sized
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]
-SYSTEM_HELP = "System, if wanted with a plan: dgx-h100:tp=8,engine=vllm. Keys: plan tp pp ep dp engine precision kv."
+SYSTEM_HELP = (
+    "System, if wanted with a plan: dgx-h100:tp=8,engine=vllm. Keys: plan tp pp ep dp attention_dp engine precision kv."
+)
 OneSystem = Annotated[str, typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=SYSTEM_HELP)]
 Systems = Annotated[list[str], typer.Option("--on", metavar="SYSTEM[:KEY=VALUE,...]", help=f"{SYSTEM_HELP} Repeat it.")]
 Changes = Annotated[

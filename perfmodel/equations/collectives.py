@@ -98,7 +98,7 @@ def one_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
     Number
         Time [s].
     """
-    return latency + (ranks - 1) * message / bandwidth
+    return minimum(1.0, ranks - 1) * latency + (ranks - 1) * message / bandwidth
 
 
 @equation(symbol=r"t_{two}", unit="s", source=f"{_THAKUR}, reduce-scatter and all-gather")
@@ -121,7 +121,7 @@ def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
     Number
         Time [s].
     """
-    return latency + 2 * (ranks - 1) / ranks * message / bandwidth
+    return minimum(1.0, ranks - 1) * latency + 2 * (ranks - 1) / ranks * message / bandwidth
 
 
 @equation(symbol=r"t_{AR}", unit="s", source=f"{_THAKUR}, two levels: sums inside the nodes, then between them")
@@ -163,7 +163,7 @@ def in_switch_all_reduce(*, message: Number, ranks: Number, latency: Number, ban
     Number
         Time [s].
     """
-    return latency + (ranks + 1) / ranks * message / bandwidth
+    return minimum(1.0, ranks - 1) * (latency + (ranks + 1) / ranks * message / bandwidth)
 
 
 @equation(symbol=r"t_{AG}", unit="s", source=f"{_THAKUR}, ring")
@@ -207,9 +207,72 @@ def all_to_all(*, message: Number, ranks: Number, latency: Number, bandwidth: Nu
     Returns
     -------
     Number
+        Time; 0 for one rank [s].
+    """
+    return minimum(1.0, ranks - 1) * latency + (ranks - 1) / ranks * message / bandwidth
+
+
+@equation(
+    symbol=r"\sigma_{net}", unit="1", source="experts lie evenly on the ranks, and ranks fill one node after the other"
+)
+def crossing_share(*, ranks: Number, node: Number) -> Any:
+    r"""Share of the copies of a token that leave its node.
+
+    Parameters
+    ----------
+    ranks : Number
+        Chips that share the experts [1].
+    node : Number
+        Of them in one node [1].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return 1 - node / ranks
+
+
+@equation(symbol=r"n_{node}", unit="1", source="DeepSeek-V3, arXiv:2412.19437, 2.1.2: node-limited routing")
+def reached_nodes(*, copies: Number, nodes: Number) -> Any:
+    r"""Nodes on which the experts of a token lie, its own one counted.
+
+    Parameters
+    ----------
+    copies : Number
+        Experts of a token [1].
+    nodes : Number
+        Nodes among which the router picks them; at least 1 [1].
+
+    Returns
+    -------
+    Number
+        Nodes on average [1].
+    """
+    return nodes * (1 - (1 - 1 / nodes) ** copies)
+
+
+@equation(symbol=r"t_{EP}", unit="s", source="links inside and between nodes carry their shares at the same time")
+def hierarchical_all_to_all(
+    *, inside: Number, across: Number, latency: Number, bandwidth: Number, network: Number
+) -> Any:
+    r"""Exchange of tokens between the ranks that hold their experts, one way.
+
+    Parameters
+    ----------
+    inside, across : Number
+        What a chip sends to others of its node, and to those of other nodes [B].
+    latency : Number
+        Of the call, its hops between nodes included [s].
+    bandwidth, network : Number
+        Of a chip inside a node and between nodes, one direction [B/s].
+
+    Returns
+    -------
+    Number
         Time [s].
     """
-    return latency + (ranks - 1) / ranks * message / bandwidth
+    return latency + maximum(inside / bandwidth, across / network)
 
 
 @equation(symbol=r"t_{mesh}", unit="s", source="direct exchange over a link to every other chip, twice")
@@ -232,7 +295,7 @@ def full_mesh_all_reduce(*, message: Number, ranks: Number, latency: Number, lin
     Number
         Time [s].
     """
-    return latency + minimum(1.0, ranks - 1) * 2 * message / ranks / link_bandwidth
+    return minimum(1.0, ranks - 1) * (latency + 2 * message / ranks / link_bandwidth)
 
 
 @equation(symbol=r"t_{torus}", unit="s", source=f"{_THAKUR}, rings along each dimension, all ports busy")
@@ -262,7 +325,7 @@ def torus_all_reduce(
         Time [s].
     """
     steps = 2 * dimensions * (ranks ** (1 / dimensions) - 1)
-    return latency + steps * hop_latency + 2 * (ranks - 1) / ranks * message / bandwidth
+    return minimum(1.0, ranks - 1) * latency + steps * hop_latency + 2 * (ranks - 1) / ranks * message / bandwidth
 
 
 @equation(symbol=r"D_{torus}", unit="1", source="half of each ring")
@@ -485,7 +548,7 @@ def two_level_all_reduce(
     """
     inside = 2 * message / local / link_bandwidth
     across = 2 * (nodes - 1) / nodes * message / local / (ports * link_bandwidth)
-    return 4 * hop_latency + maximum(inside, across)
+    return minimum(1.0, local * nodes - 1) * (4 * hop_latency + maximum(inside, across))
 
 
 @equation(symbol=r"\eta_{AR}", unit="1", source="wire time over time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, ceil_div, maximum, minimum, sqrt
+from perfmodel.numerics import Number, ceil_div, exp, maximum, minimum, sqrt
 
 _SHIP = "SHIP (MLSys 2026), reconstructed"
 _GPIPE = "Huang et al. 2019 (GPipe), arXiv:1811.06965"
@@ -68,6 +68,52 @@ def microbatch_size(*, running: Number, stages: Number) -> Any:
     return maximum(1.0, ceil_div(running, stages))
 
 
+@equation(symbol=r"b", unit="1", source="as many micro-batches as stages, one sequence each at least")
+def mean_microbatch(*, running: Number, stages: Number) -> Any:
+    r"""Sequences in a micro-batch on average, where an engine deals them evenly to its stages.
+
+    Parameters
+    ----------
+    running : Number
+        Sequences in the replica [1].
+    stages : Number
+        Pipeline stages [1].
+
+    Returns
+    -------
+    Number
+        Sequences [1].
+    """
+    return maximum(1.0, running / stages)
+
+
+@equation(
+    symbol=r"\sigma_{PP}",
+    unit="1",
+    source="a cycle of as many jobs as stages lasts as the longest one's way through all of them",
+)
+def stalled_share(*, stages: Number, met: Number) -> Any:
+    r"""Share of a prefill's time by which it delays the decoding of a pipeline.
+
+    A prefill alone in its cycle stalls every other micro-batch for as long as it takes through all stages; prefills of
+    the same cycle share that time, up to one a stage.
+
+    Parameters
+    ----------
+    stages : Number
+        Pipeline stages [1].
+    met : Number
+        Prefills that start in a cycle on average [1].
+
+    Returns
+    -------
+    Number
+        Share; 1 with one stage [1].
+    """
+    alone = (1 - exp(-met)) / met
+    return 1 / stages + (1 - 1 / stages) * alone
+
+
 @equation(symbol=r"m", unit="1", source=f"{_SHIP}")
 def microbatches_in_flight(*, running: Number, batch: Number) -> Any:
     r"""Micro-batches that the running sequences make up.
@@ -104,6 +150,29 @@ def beats_per_token(*, stages: Number, in_flight: Number) -> Any:
         Beats [1].
     """
     return maximum(stages, in_flight)
+
+
+@equation(
+    symbol=r"t_{ring}", unit="s", source="a ring of jobs goes round as fast as its slowest stage serves all of them"
+)
+def ring_wait(*, way: Number, beat: Number, in_flight: Number) -> Any:
+    r"""Time that a micro-batch waits for others on its way round a pipeline.
+
+    Parameters
+    ----------
+    way : Number
+        Time through all stages and the links between them, alone [s].
+    beat : Number
+        Time of the slowest stage [s].
+    in_flight : Number
+        Micro-batches that go round [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return maximum(0.0, in_flight * beat - way)
 
 
 @equation(symbol=r"n_{chunk}", unit="1", source=f"{_SHIP}: decode first, then prefill up to the stage's token budget")

@@ -85,13 +85,17 @@ class Alternating(Machine):
         if cut:
             first, occupancy = first.times(chunks), chunks * occupancy
         with scope("steady"):
-            burst = serving.burst_wait(running=running, per_step=per_step, occupancy=occupancy)
+            # In a burst prompts fill every stage.
+            filled = first.time / together / scenario.deployment.pp
+            burst = serving.burst_wait(running=running, per_step=per_step, occupancy=filled)
             if cut and load.lock_step:
                 # Nobody decodes before the last prompt is in, and what is prefilled before one's own is its wait.
                 wait = median = burst - first.time
-                stall = (running * occupancy - burst) / maximum(1.0, output - 1)
+                stall = (running * filled - burst) / maximum(1.0, output - 1)
             else:
-                wait, median, stall = self._waits(load, front, decoding, burst, budget, first.time, occupancy, together)
+                wait, median, stall = self._waits(
+                    load, front, decoding, burst, budget, first.time, occupancy, filled, together
+                )
         return Loop(
             prefill=first,
             decoding=decoding,
@@ -114,11 +118,13 @@ class Alternating(Machine):
         budget: Any,
         first: Any,
         occupancy: Any,
+        filled: Any,
         together: Any,
     ) -> tuple[Any, ...]:
         """Return how long a prompt waits for others, on average and outside a burst, and a token [s].
 
-        ``first`` is the prefill of a group of prompts ``together``, of which ``occupancy`` is the share of each.
+        ``first`` is the prefill of a group of prompts ``together``, each of which takes ``occupancy`` from decoding,
+        and ``filled`` where prompts fill every stage.
         """
         running, output, step = load.running, load.output, decoding.step.time
         # A request joins between steps, each of which brings ``length`` tokens.
@@ -152,6 +158,6 @@ class Alternating(Machine):
         limit = queueing.prefill_rate(occupancy=occupancy, step=between, prompt=load.computed, budget=budget)
         life = front.request + first + undisturbed + streamed + (output - 1) * (step + stall)
         undisturbed = undisturbed + serving.turn_wait(running=running, life=life, limit=limit)
-        started = maximum(0.0, burst - occupancy)
+        started = maximum(0.0, burst - filled)
         wait = (1 - load.burst_share) * undisturbed + load.burst_share * started + streamed
         return wait, wait if load.lock_step else undisturbed + streamed, stall

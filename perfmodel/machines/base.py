@@ -526,18 +526,24 @@ class Machine(Kind, abc.ABC):
         """Return what to mind of a draft."""
         return []
 
-    def load_warnings(self, scenario: Scenario) -> list[str]:
-        """Return what to mind of an answer under random arrivals.
+    def collective(self, system: System, operation: str, ranks: float, message: float) -> Mapping[str, Any]:
+        """Return the time of a collective by algorithm [s]; nothing where the links are not published.
 
         Parameters
         ----------
-        scenario : Scenario
+        system : System
+        operation : str
+            ``all-reduce`` or ``all-to-all``.
+        ranks : float
+            Chips of the group [1].
+        message : float
+            Bytes that each rank contributes [B].
 
         Returns
         -------
-        list of str
+        mapping of str to Number
         """
-        return []
+        return {}
 
     def all_reduce(self, system: System, message: float) -> tuple[Any, Any] | None:
         """Return time and greatest rate of an all-reduce over its links, where its curve is published [s, B/s].

@@ -16,6 +16,7 @@ from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, stage_link
 from perfmodel.machines.operators import (
     ACTIVATION_BYTES,
+    Exchange,
     Load,
     Operator,
     Overlap,
@@ -57,7 +58,8 @@ _STAGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 class AllReduce:
     """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on.
 
-    It was measured over links of ``link_bandwidth``; on others its bandwidths go with the rate of the links.
+    It was measured over links of ``link_bandwidth``; on others its bandwidths go with the rate of the links.  By
+    ``overlap`` a large one takes less time beside a prefill, which hides a part of it, than by itself.
     """
 
     small_latency: Seconds
@@ -68,13 +70,15 @@ class AllReduce:
     large_bandwidth: Bandwidth
     threshold: Bytes
     link_bandwidth: Bandwidth
+    overlap: AtLeastOne = 1.0
 
 
 @dataclass(frozen=True)
 class KernelsEfficiency(Efficiency):
     """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves.
 
-    Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``.
+    Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``;
+    over PCIe, where engines have no kernels of their own, a call is one of NCCL.
     Latencies of calls hold hops of ``hop_latency``; those of a system whose own are known take their place.
     """
 
@@ -102,6 +106,8 @@ class KernelsEfficiency(Efficiency):
     stage_latency: Seconds
     expert_imbalance: AtLeastOne
     call_latency: Seconds
+    nccl_latency: Seconds
+    nccl_growth: Ratio
     hop_latency: Seconds
     link_efficiency: Mapping[str, PositiveShare]
     eager_launch: Seconds
@@ -176,7 +182,7 @@ def all_reduce_time(engine: AllReduce, message: Any, ranks: Any, faster: Any = 1
         ranks=ranks,
         latency=collectives.call_latency(base=engine.large_latency, growth=engine.large_growth, ranks=ranks)
         + 2 * later,
-        bandwidth=engine.large_bandwidth * faster,
+        bandwidth=engine.large_bandwidth * engine.overlap * faster,
     )
     return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
 
@@ -228,20 +234,22 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
         share = efficiency.dequantised_expert_compute if converted else efficiency.expert_compute
         compute_efficiency, memory_efficiency = compute_efficiency * share, efficiency.expert_memory
     shards = plan.tp if operator.shards is None else operator.shards
-    flops = operator.flops / shards
+    flops, useful = operator.flops / shards, operator.flops
     moved = (operator.weights + operator.activations) / shards
     if operator.kind == "attention":
         moved = moved + operator.cache / operator.cache_shards
     if operator.exchange is not None:
         fullest = transformer.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
         flops, moved = (operator.flops + operator.padding) / shards * fullest, moved * fullest
+        # Ranks of other groups share the experts: this group's part of the work is that of its own tokens.
+        useful = operator.flops * plan.tp / shards
     return (
         Overlap(
             count,
             roofline.compute_time(flops=flops, peak=system.rates[rate], efficiency=compute_efficiency),
             roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency),
         ),
-        Load(operator.count, operator.flops, moved, plan.tp),
+        Load(operator.count, useful, moved, plan.tp),
     )
 
 
@@ -308,10 +316,14 @@ def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
     if operator.all_reduce is not None:
         time = summed
     if operator.exchange is not None:
-        # Within a tensor-parallel group every rank has all tokens; only replicas that share experts exchange them.
+        # Within a tensor-parallel group every rank has all tokens; only groups that share experts exchange them.
         shared = minimum(1.0, maximum(0.0, plan.ep / plan.tp - 1))
-        exchange = expert_exchange(scenario, operator.exchange / plan.tp)
-        time = time + 2 * shared * _launched(scenario, exchange, plan.ep)
+        eight_bits = scenario.system.computes_as[operator.precision] not in ("bf16", "fp16")
+        with scope("dispatch"):
+            there = expert_exchange(scenario, operator.exchange, DISPATCH_BYTES if eight_bits else ACTIVATION_BYTES)
+        with scope("combine"):
+            back = expert_exchange(scenario, operator.exchange, ACTIVATION_BYTES)
+        time = time + shared * (_launched(scenario, there, plan.ep) + _launched(scenario, back, plan.ep))
     return time
 
 
@@ -323,28 +335,122 @@ def _launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
     return collectives.eager_collective(collective=time, launch=efficiency.eager_launch * minimum(1.0, ranks - 1))
 
 
-def expert_exchange(scenario: Scenario, message: Any) -> Any:
-    """All-to-all between the expert ranks [s].
+#: Bytes of an element on the way to experts that compute in 8 bits or fewer: FP8 and an FP32 scale for 128 of them.
+DISPATCH_BYTES = 1 + 4 / 128
+
+
+def _reach(system: System, ranks: Any) -> Any:
+    """Return the chips of a group that its scale-up links join; a torus has no node boundary, its links go on."""
+    return ranks if system.link.topology.startswith("torus") else minimum(ranks, system.chips_per_node)
+
+
+def expert_exchange(scenario: Scenario, exchange: Exchange, element: float) -> Any:
+    """Exchange of tokens between the expert ranks, one way [s].
 
     Parameters
     ----------
     scenario : Scenario
-    message : Number
-        Bytes that each rank sends [B].
+    exchange : Exchange
+    element : float
+        Bytes of an element on the way [B].
 
     Returns
     -------
     Number
         Time [s].
     """
-    system, plan = scenario.system, scenario.deployment
+    plan = scenario.deployment
+    # Each tensor rank sends its part of the tokens that the group shares.
+    once = exchange.elements * element / plan.tp
+    return exchanged(scenario.system, once, exchange, plan.ep)
+
+
+def exchanged(system: System, once: Any, exchange: Exchange, ranks: Any) -> Any:
+    """Exchange between ranks of which each sends so many bytes of vectors to the experts of their tokens, one way [s].
+
+    Parameters
+    ----------
+    system : System
+    once : Number
+        Bytes of the vectors that a rank sends, each counted once [B].
+    exchange : Exchange
+        How many copies of a vector go where.
+    ranks : Number
+        Chips that share the experts [1].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
     efficiency = efficiency_of(system)
-    latency = efficiency.call_latency if efficiency.all_reduce is None else efficiency.all_reduce.small_latency
-    return collectives.all_to_all(
-        message=message,
-        ranks=plan.ep,
-        latency=latency + later_hop(system),
+    node = _reach(system, ranks)
+    crossing = collectives.crossing_share(ranks=ranks, node=node)
+    copies = exchange.copies
+    if exchange.forwarded:
+        nodes = ranks / node if exchange.node_limit is None else minimum(ranks / node, exchange.node_limit)
+        across = collectives.reached_nodes(copies=copies, nodes=nodes) * crossing
+        inside = copies * (node - 1) / node
+    else:
+        across, inside = copies * crossing, copies * (node - 1) / ranks
+    call = efficiency.call_latency if efficiency.all_reduce is None else efficiency.all_reduce.small_latency
+    latency = minimum(1.0, ranks - 1) * call
+    if system.link.topology in BUSES:
+        latency = nccl_call(system, node)
+    latency = latency + minimum(1.0, ranks - 1) * later_hop(system)
+    return collectives.hierarchical_all_to_all(
+        inside=inside * once,
+        across=across * once,
+        latency=latency + minimum(1.0, ranks / node - 1) * efficiency.stage_latency,
         bandwidth=system.link.bandwidth_per_direction * efficiency.link_efficiency[system.link.topology],
+        network=stage_link(system).bandwidth_per_direction,
+    )
+
+
+#: Topologies on which chips share a bus.
+BUSES = ("pcie", "pcie_host")
+
+
+def nccl_call(system: System, ranks: Any) -> Any:
+    """Fixed time of a collective of NCCL [s].
+
+    Parameters
+    ----------
+    system : System
+    ranks : Number
+        Chips of the group [1].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    efficiency = efficiency_of(system)
+    return collectives.call_latency(base=efficiency.nccl_latency, growth=efficiency.nccl_growth, ranks=ranks)
+
+
+def nccl_all_reduce(system: System, message: Any, ranks: Any) -> Any:
+    """All-reduce of NCCL over the links of a node, whatever the engine has of its own [s].
+
+    Parameters
+    ----------
+    system : System
+    message : Number
+        Bytes that each rank contributes [B].
+    ranks : Number
+        Chips of the group [1].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    link = system.link
+    return collectives.two_shot_all_reduce(
+        message=message,
+        ranks=ranks,
+        latency=nccl_call(system, ranks) + 2 * later_hop(system),
+        bandwidth=link.bandwidth_per_direction * efficiency_of(system).link_efficiency[link.topology],
     )
 
 
@@ -365,6 +471,8 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
         Time [s].
     """
     efficiency, link = efficiency_of(system), system.link
+    if link.topology in BUSES:
+        return nccl_all_reduce(system, message, ranks)
     bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
     latency, later = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks), later_hop(system)
     if link.topology.startswith("torus"):
@@ -385,26 +493,29 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     return collectives.two_shot_all_reduce(message=message, ranks=ranks, latency=latency, bandwidth=bandwidth)
 
 
-def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
-    """All-reduce over the tensor ranks [s]: inside a node, or hierarchical over several.
+def group_all_reduce(system: System, message: Any, ranks: Any, nccl: bool = False) -> Any:
+    """All-reduce of a group in a CUDA graph [s]: inside a node, or hierarchical over several.
 
     Parameters
     ----------
-    scenario : Scenario
+    system : System
     message : Number
         Bytes that each rank contributes [B].
+    ranks : Number
+        Chips of the group [1].
+    nccl : bool
+        Whether it is NCCL's, whatever the engine has of its own.
 
     Returns
     -------
     Number
-        Time [s].
+        Time; 0 for one rank [s].
     """
-    system, plan = scenario.system, scenario.deployment
     efficiency = efficiency_of(system)
-    # A torus has no node boundary: its links go on.
-    reach = plan.tp if system.link.topology.startswith("torus") else system.chips_per_node
-    inside = minimum(plan.tp, reach)
-    if efficiency.all_reduce is None:
+    inside = _reach(system, ranks)
+    if nccl:
+        local = nccl_all_reduce(system, message, inside)
+    elif efficiency.all_reduce is None:
         local = topology_all_reduce(system, message, inside)
     else:
         measured = efficiency.all_reduce
@@ -417,11 +528,29 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
         )
     across = collectives.ring_all_reduce(
         message=message / inside,
-        ranks=plan.tp / inside,
+        ranks=ranks / inside,
         hop_latency=efficiency.stage_latency,
         bandwidth=stage_link(system).bandwidth_per_direction,
     )
-    return _launched(scenario, collectives.hierarchical_all_reduce(local=local, across=across), plan.tp)
+    return collectives.hierarchical_all_reduce(local=local, across=across)
+
+
+def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
+    """All-reduce over the tensor ranks [s], with or without a CUDA graph.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    message : Number
+        Bytes that each rank contributes [B].
+
+    Returns
+    -------
+    Number
+        Time; 0 for one rank [s].
+    """
+    tp = scenario.deployment.tp
+    return _launched(scenario, group_all_reduce(scenario.system, message, tp), tp)
 
 
 #: The most sequences in a step that the fitted rows hold; what a sequence moves is not known to go on growing beyond.
@@ -559,18 +688,23 @@ class Kernels(Alternating):
         return step(scenario, work)
 
     def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
-        # A decode step: micro-batches of all stages follow each other.
-        batch = pipeline.microbatch_size(running=running, stages=scenario.deployment.pp)
+        # Micro-batches of all stages follow each other, and the host works for each of them.
+        stages = scenario.deployment.pp
+        batch = pipeline.mean_microbatch(running=running, stages=stages)
         with scope("decode"):
-            return step(scenario, (Pass(batch, tokens, context, decoding=True),))
+            one = step(scenario, (Pass(batch, tokens, context, decoding=True),))
+            return replace(one, host=stages * one.host)
 
     def prefill(
         self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
     ) -> tuple[Step, Any]:
-        # The prefill of a group of prompts; while it is in one stage, others prefill in the others.
+        # Where few prefill at a time, those that decode wait for it.
         with scope("prefill"):
             together = step(scenario, (Pass(group, prompt, before),))
-        return together, together.time / group / scenario.deployment.pp
+        with scope("bubbles"):
+            met = running / (maximum(1.0, scenario.traffic.output) * group)
+            share = pipeline.stalled_share(stages=scenario.deployment.pp, met=met)
+        return together, share * together.time / group
 
     def batch_prefill(self, scenario: Scenario, batch: Any, prompt: Any) -> Any:
         # The time of a static batch of prompts in one step [s].
@@ -639,15 +773,42 @@ class Kernels(Alternating):
         return float(found.ttft_spread) * wider, float(found.tpot_spread) * wider
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-        if float(scenario.deployment.tp) <= float(scenario.system.chips_per_node):
-            return []
-        return ["TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated"]
+        plan, node = scenario.deployment, float(scenario.system.chips_per_node)
+        found = []
+        if float(plan.tp) > node:
+            found.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")
+        if float(plan.pp) > 1:
+            found.append("pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted")
+        if float(plan.attention_dp) > 1:
+            found.append("attention DP: requests are taken as evenly spread over ranks that step together, not fitted")
+        return found
 
-    def load_warnings(self, scenario: Scenario) -> list[str]:
-        # Pipeline stages were not measured.
-        if float(scenario.deployment.pp) <= 1:
-            return []
-        return ["pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted"]
+    def collective(self, system: System, operation: str, ranks: float, message: float) -> Mapping[str, Any]:
+        """Return the engine's own algorithm, measured or by the form of the topology, and NCCL's [s].
+
+        Parameters
+        ----------
+        system : System
+        operation : str
+        ranks, message : float
+
+        Returns
+        -------
+        mapping of str to Number
+        """
+        if operation == "all-to-all":
+            each = Exchange(1.0, 1.0, None, forwarded=False)
+            return {"direct exchange": exchanged(system, message, each, ranks)}
+        found = efficiency_of(system)
+        own, alone = "closed form of the topology", system
+        if found.all_reduce is not None:
+            # Nothing runs beside it that would hide a part.
+            own = "the engine's own, measured"
+            alone = replace(system, efficiency=replace(found, all_reduce=replace(found.all_reduce, overlap=1.0)))
+        return {
+            own: group_all_reduce(alone, message, ranks),
+            "NCCL, closed form": group_all_reduce(system, message, ranks, nccl=True),
+        }
 
 
 MACHINE = Kernels()

@@ -48,6 +48,29 @@ class Pass:
     decoding: bool = False
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """Vectors that go to the ranks of their experts, and back.
+
+    Attributes
+    ----------
+    elements : Number
+        Of the vectors of all tokens of the tensor-parallel group, each once [1].
+    copies : Number
+        Experts of a token [1].
+    node_limit : Number or None
+        Most nodes on which the experts of a token lie; None where the router does not care [1].
+    forwarded : bool
+        Whether a vector crosses to a node once and is handed on there, as kernels for many tokens do; those for few
+        tokens send every copy by itself.
+    """
+
+    elements: Any
+    copies: Any
+    node_limit: Any
+    forwarded: bool
+
+
 #: Passes that a machine runs in one step, as a mixed batch does.
 Work = tuple[Pass, ...]
 
@@ -79,8 +102,8 @@ class Operator:
         Work on rows that only fill a tile [FLOP].
     all_reduce : Number or None
         Message of the sum over the tensor-parallel group that follows [B].
-    exchange : Number or None
-        Bytes that a chip sends to the other expert-parallel ranks, there and back [B].
+    exchange : Exchange or None
+        What goes to the other expert-parallel ranks and back.
     """
 
     name: str
@@ -96,7 +119,7 @@ class Operator:
     streamed: Any = None
     padding: Any = 0.0
     all_reduce: Any = None
-    exchange: Any = None
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True)
@@ -1360,7 +1383,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
                 tokens=transformer.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=one
             ),
             all_reduce=summed_message(scenario, tokens),
-            exchange=transformer.activation_traffic(tokens=routed, width=hidden, bytes_per_element=ACTIVATION_BYTES),
+            exchange=Exchange(tokens * hidden, picked, moe.node_limit, not any(part.decoding for part in work)),
         )
 
 

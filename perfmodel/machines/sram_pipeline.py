@@ -7,7 +7,7 @@ collective that its matrix product does not cover, plus the overhead a layer tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from perfmodel.equations import collectives, memory, pipeline, roofline, serving
@@ -46,10 +46,8 @@ from perfmodel.specs.types import (
 )
 from perfmodel.trace import is_given, scope
 
-#: The latency of the stages moves the flow by what it adds to a life; two rounds settle it to a few per mille.
-_ROUNDS = 2
-#: A draft may take longer than the target's pass, so that the beats that it takes need more rounds.
-_ROUNDS_WITH_DRAFT = 6
+#: The time of a pass moves the flow and the flow the time of a pass; so many rounds settle it to a few per mille.
+_ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -191,14 +189,27 @@ def _operator(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overl
     exposed: Any = 0.0
     if operator.all_reduce is not None:
         exposed = collectives.exposed_collective(
-            collective=all_reduce_time(system, operator.all_reduce),
+            collective=minimum(1.0, tp - 1) * all_reduce_time(system, operator.all_reduce),
             hidden_behind=roofline.operator_time(compute=compute, memory=stream),
         )
     return Overlap(count, compute, stream), exposed
 
 
-def beat(scenario: Scenario, work: Work) -> Step:
-    """Return the time of the slowest pipeline stage, and the work of all stages on one micro-batch.
+@dataclass(frozen=True)
+class Beat(Step):
+    """The time of the slowest pipeline stage, and the work of all stages on one micro-batch.
+
+    Attributes
+    ----------
+    way : Step
+        The way of a micro-batch through all stages that nothing delays, without the links between them.
+    """
+
+    way: Step = field(default_factory=Step)
+
+
+def beat(scenario: Scenario, work: Work) -> Beat:
+    """Return the time of the slowest pipeline stage, the way through all stages, and the work on one micro-batch.
 
     Parameters
     ----------
@@ -208,7 +219,7 @@ def beat(scenario: Scenario, work: Work) -> Step:
 
     Returns
     -------
-    Step
+    Beat
     """
     model, plan = scenario.model, scenario.deployment
     efficiency = efficiency_of(scenario.system)
@@ -241,15 +252,28 @@ def beat(scenario: Scenario, work: Work) -> Step:
     with scope("head"):
         overlap, _ = _operator(scenario, head, 1.0)
         excess = pipeline.stage_excess(layers=busy + collective + overhead, head=busy_time([overlap]) / ends)
-    return Step(
+    stage = Step(
         busy=busy,
         overlaps=tuple(overlaps),
-        imbalance=excess,
         collective=collective,
         overhead=overhead,
         loads=(*loads, Load(1.0, head.flops, head.weights)),
         sequences=work[0].sequences,
     )
+    # All layers stand to those of the fullest stage as all stages do.
+    layers_of_all = stage.times(1 / share)
+    way = replace(
+        layers_of_all,
+        busy=layers_of_all.busy + busy_time([overlap]),
+        overlaps=(*layers_of_all.overlaps, overlap),
+        loads=stage.loads,
+    )
+    return _with_way(replace(stage, imbalance=excess), way)
+
+
+def _with_way(stage: Step, way: Step) -> Beat:
+    """Return a beat of a stage's time and a way through all stages."""
+    return Beat(**{part.name: getattr(stage, part.name) for part in fields(Step)}, way=way)
 
 
 def hop_time(scenario: Scenario, tokens: Any) -> Any:
@@ -298,16 +322,15 @@ def waiting_time(scenario: Scenario) -> Any:
     return pipeline.layers_per_stage(layers=layer_count(scenario.model), stages=stages) * efficiency.layer_latency
 
 
-def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
-    """Return a step that lasts so many beats, and the way of so many tokens from stage to stage.
+def lasting(scenario: Scenario, step: Beat, before: Any, tokens: Any) -> Step:
+    """Return so many beats that go before, and then the way of so many tokens through all stages.
 
     Parameters
     ----------
     scenario : Scenario
-    step : Step
-        One beat.
-    beats : Number
-        Beats that it lasts [1].
+    step : Beat
+    before : Number
+        Beats until the last micro-batch starts [1].
     tokens : Number
         Tokens that pass through all stages [1].
 
@@ -316,7 +339,7 @@ def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
     Step
     """
     stages = scenario.deployment.pp
-    whole = step.times(beats)
+    whole = step.way if isinstance(before, float) and before == 0 else step.way.after(step.times(before))
     return replace(
         whole,
         collective=whole.collective + stages * hop_time(scenario, tokens),
@@ -325,24 +348,25 @@ def lasting(scenario: Scenario, step: Step, beats: Any, tokens: Any) -> Step:
     )
 
 
-def blend(one: Step, other: Step, share: Any) -> Step:
-    """Return the mean of two steps, ``share`` of it the other; the work stays that of the first.
+def blend(one: Beat, other: Beat, share: Any) -> Beat:
+    """Return the mean of two beats, ``share`` of it the other; the work stays that of the first.
 
     Parameters
     ----------
-    one, other : Step
+    one, other : Beat
     share : Number
         Share of the other [1].
 
     Returns
     -------
-    Step
+    Beat
     """
     mean = one.times(1 - share).after(other.times(share))
-    return replace(mean, loads=one.loads)
+    way = one.way.times(1 - share).after(other.way.times(share))
+    return _with_way(replace(mean, loads=one.loads), replace(way, loads=one.loads))
 
 
-def plain_beat(scenario: Scenario, batch: Any, context: Any, tokens: Any = 1.0) -> Step:
+def plain_beat(scenario: Scenario, batch: Any, context: Any, tokens: Any = 1.0) -> Beat:
     """Return a beat of decode tokens and no prefill.
 
     Parameters
@@ -357,7 +381,7 @@ def plain_beat(scenario: Scenario, batch: Any, context: Any, tokens: Any = 1.0) 
 
     Returns
     -------
-    Step
+    Beat
     """
     with scope("plain"):
         return beat(scenario, (Pass(batch, tokens, context, decoding=True),))
@@ -369,7 +393,7 @@ class Chunks:
 
     Attributes
     ----------
-    full : Step
+    full : Beat
         A beat with a chunk beside the decode tokens.
     tokens : Number
         Prompt tokens of a chunk.
@@ -381,7 +405,7 @@ class Chunks:
         Time that one prompt adds to the beats of decoding [s].
     """
 
-    full: Step
+    full: Beat
     tokens: Any
     count: Any
     flops: Any
@@ -453,7 +477,7 @@ def prompt_step(scenario: Scenario, chunks: Chunks) -> Step:
     -------
     Step
     """
-    step = lasting(scenario, chunks.full, chunks.count + scenario.deployment.pp - 1, chunks.tokens)
+    step = lasting(scenario, chunks.full, chunks.count - 1, chunks.tokens)
     return replace(step, loads=(Load(1.0, chunks.flops, chunks.bytes_moved),), sequences=1.0)
 
 
@@ -500,12 +524,12 @@ class SramPipeline(Machine):
     def decode(self, scenario: Scenario, running: Any, context: Any, tokens: Any = 1.0) -> Step:
         # A decode step, and the work of one micro-batch.
         stages = scenario.deployment.pp
-        batch = pipeline.microbatch_size(running=running, stages=stages)
-        in_flight = pipeline.microbatches_in_flight(running=running, batch=batch)
+        batch = pipeline.mean_microbatch(running=running, stages=stages)
         with scope("decode"):
             one = beat(scenario, (Pass(batch, tokens, context, decoding=True),))
-            beats = pipeline.beats_per_token(stages=stages, in_flight=in_flight)
-            return lasting(scenario, one, beats, batch * tokens)
+            way = lasting(scenario, one, 0.0, batch * tokens)
+            queued = pipeline.ring_wait(way=way.time, beat=one.time, in_flight=running / batch)
+            return replace(way, imbalance=way.imbalance + queued)
 
     def prefill(
         self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
@@ -546,29 +570,31 @@ class SramPipeline(Machine):
         # The largest micro-batch, for which a program without dynamic chunks keeps its places.
         reserved = pipeline.microbatch_size(running=running, stages=stages)
         asked, draft = scenario.speculation, None
-        passes, verified, away, length, rounds = steps, 1.0, None, 1.0, _ROUNDS
+        passes, verified, away, length = steps, 1.0, None, 1.0
         if asked is not None:
             draft, length = self._draft(scenario, context, load), speculation.tokens_per_step(asked)
-            passes, verified, rounds = steps / length, asked.k + 1, _ROUNDS_WITH_DRAFT
+            passes, verified = steps / length, asked.k + 1
             away = asked.host_time if draft is None else asked.host_time + asked.k * draft.step.time
             scenario = speculation.target_scenario(scenario)
         tokens = passes if asked is None else passes * verified
         places = budget if efficiency.fused_batches else reserved * verified
         entering, leaving = prompt / budget, tokens / places
         most = pipeline.requests_of_full_beats(prefill=entering, decode=leaving)
-        relative: Any = 0.0
-        for _ in range(rounds):
+        # Beats of a pass through all stages: at first as if their layers were all.
+        layers = layer_count(scenario.model)
+        through = layers / pipeline.layers_per_stage(layers=layers, stages=stages - end_stages(scenario))
+        for _ in range(_ROUNDS):
             with scope("flow"):
                 requests = pipeline.requests_per_beat(
                     running=running,
                     prompt=prompt,
                     steps=tokens,
-                    delay=stages * (1 + passes) * (1 + relative),
+                    delay=through * (1 + passes),
                     budget=budget,
                     most=most,
                 )
                 decoding = pipeline.decode_tokens_per_beat(requests=requests, steps=passes)
-                batch = pipeline.microbatch_size(running=decoding, stages=1.0)
+                batch = pipeline.mean_microbatch(running=decoding, stages=1.0)
                 beside = decoding if efficiency.dynamic_chunks else reserved
                 if not efficiency.fused_batches or not efficiency.decode_first:
                     beside = 0.0
@@ -585,16 +611,16 @@ class SramPipeline(Machine):
                     pieces = prompt / chunks.tokens if efficiency.fill_beats else chunks.count
                     most = minimum(most, pipeline.requests_of_full_beats(prefill=pieces, decode=0.0))
                 plain = plain_beat(scenario, batch, context, verified)
-                share = pipeline.chunk_presence(requests=requests, beats=chunks.count + stages - 1)
+                share = pipeline.chunk_presence(requests=requests, beats=chunks.count - 1 + through)
                 met = share * of_others * (1 - load.burst_share / 2)
-                latency = hop_time(scenario, batch * verified) + waiting_time(scenario)
                 both = blend(plain, chunks.full, met)
-                relative = latency / both.time
+                way = lasting(scenario, both, 0.0, batch * verified)
+                through = way.time / both.time
                 if away is not None:
-                    # Beats that a request is away with the draft, over those of its passes.
-                    relative = relative + away * passes / (both.time * stages * (1 + passes))
+                    # Beats that a request is away with the draft, shared out over its passes.
+                    through = through + away * passes / (both.time * (1 + passes))
         first = prompt_step(scenario, chunks)
-        step = lasting(scenario, both, stages, batch * verified)
+        step = way
         occupancy = prompt / budget * chunks.full.time
         queued = serving.burst_wait(running=running, per_step=1.0, occupancy=occupancy)
         started = load.burst_share * maximum(0.0, queued - occupancy)
@@ -689,16 +715,26 @@ class SramPipeline(Machine):
         # Stages idle while a draft runs.
         return ["draft and target take turns: micro-batches in the draft's stages leave those of the target idle"]
 
+    def collective(self, system: System, operation: str, ranks: float, message: float) -> Mapping[str, Any]:
+        """Return the all-reduce of the published knees [s].
+
+        Parameters
+        ----------
+        system : System
+        operation : str
+        ranks, message : float
+
+        Returns
+        -------
+        mapping of str to Number
+        """
+        if operation != "all-reduce":
+            return {}
+        return {"published knees of 8 to 64 chips": minimum(1.0, ranks - 1) * all_reduce_time(system, message)}
+
     def all_reduce(self, system: System, message: float) -> tuple[Any, Any]:
         # Time and greatest rate of an all-reduce, from the published curve [s, B/s].
-        found = efficiency_of(system)
-        time = collectives.saturating_all_reduce(
-            message=message,
-            latency=found.all_reduce_latency,
-            bandwidth=found.all_reduce_bandwidth,
-            exponent=found.all_reduce_exponent,
-        )
-        return time, found.all_reduce_bandwidth
+        return all_reduce_time(system, message), efficiency_of(system).all_reduce_bandwidth
 
 
 MACHINE = SramPipeline()

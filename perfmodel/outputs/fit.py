@@ -204,7 +204,7 @@ def _aside(options: Options, found: FitAnswer) -> list[str]:
 
 def _answer(scenario: Scenario, context: float) -> FitAnswer:
     held = fit(scenario, context)
-    replicas = float(scenario.deployment.dp)
+    replicas = float(scenario.deployment.groups)
     fits = float(held.cap) >= 1
     grows, fixed = growth(scenario, context)
     tokens = max(0.0, float(kv_tokens(scenario, held, context)))
@@ -304,7 +304,9 @@ def _title(answer: FitAnswer) -> str:
     scenario = answer.scenario
     plan = scenario.deployment
     degrees = [f"TP{plan.tp:g}"] + [
-        f"{name.upper()}{value:g}" for name in ("pp", "ep", "dp") if float(value := getattr(plan, name)) > 1
+        f"{name.replace('_', '-').upper()}{value:g}"
+        for name in ("pp", "ep", "attention_dp", "dp")
+        if float(value := getattr(plan, name)) > 1
     ]
     return (
         f"{scenario.model.name} on {scenario.system.name}, {' '.join(degrees)}, {plan.engine}, "

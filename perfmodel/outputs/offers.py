@@ -205,5 +205,7 @@ def layouts(scenario: Scenario) -> tuple[list[float], list[float]]:
         laid = (replace(scenario, deployment=replace(plan, tp=tp, pp=pp, ep=1.0)) for pp in stages)
         if any(runs(one) for one in laid):
             tensor.append(tp)
-    expert = [ep for ep in _DEGREES if runs(replace(scenario, deployment=replace(plan, ep=ep, dp=ep)))]
+    expert = [
+        ep for ep in _DEGREES if runs(replace(scenario, deployment=replace(plan, tp=1.0, ep=ep, attention_dp=ep)))
+    ]
     return tensor, expert or [1.0]

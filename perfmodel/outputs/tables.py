@@ -83,6 +83,7 @@ def _plan(answer: Prediction) -> str:
     plan = answer.scenario.deployment
     parts = [f"TP{plan.tp:g}"]
     parts += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
+    parts += [f"ATTENTION-DP{plan.attention_dp:g}"] if float(plan.attention_dp) > 1 else []
     parts += [f"DP{plan.dp:g}"] if float(plan.dp) > 1 else []
     return " ".join(parts)
 

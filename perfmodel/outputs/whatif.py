@@ -43,7 +43,7 @@ _RATIO_METRICS = (
 #: Inputs that every page has, whatever its programs read.
 _ALWAYS = (
     *("traffic.prompt", "traffic.output", "traffic.concurrency"),
-    *("deployment.tp", "deployment.pp", "deployment.dp", "deployment.ep"),
+    *("deployment.tp", "deployment.pp", "deployment.dp", "deployment.ep", "deployment.attention_dp"),
 )
 
 

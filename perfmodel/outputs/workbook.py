@@ -515,7 +515,7 @@ class Workbook:
 
     def _program_paths(self, at: int) -> list[str]:
         program = self.offer.programs[at]
-        needed = set(program.paths) | {path for _, path in _CHANGES} | {"deployment.ep"}
+        needed = set(program.paths) | {path for _, path in _CHANGES} | {"deployment.ep", "deployment.attention_dp"}
         for pair in self.offer.pairs:
             if pair.program == at:
                 needed |= {leaf for leaf in pair.filled if isinstance(leaf, str)}
@@ -582,16 +582,17 @@ class Workbook:
         sheet.formula(7, col, f'MATCH({letters}$3&" | "&{letters}$4,{self._range("pair", "pair")},0)', key)
         # The grid has the layout of the inputs.
         laid = "$E" if in_grid else letters
-        tp, pp, dp, ep = (
+        tp, pp, dp, ep, shared = (
             f"{laid}${rows[f'deployment.{name}']}" if f"deployment.{name}" in rows else "1"
-            for name in ("tp", "pp", "dp", "ep")
+            for name in ("tp", "pp", "dp", "ep", "attention_dp")
         )
         ends, layers = (f"{laid}${result_rows[name]}" for name in ("stages_ends", "stages_layers"))
         pair = f"{letters}$7"
         check = (
             f'IFERROR(IF(AND(ISNUMBER(SEARCH("|"&{tp}&"|",{self._look("allowed tp", "pair", pair)})),'
             f'ISNUMBER(SEARCH("|"&{ep}&"|",{self._look("allowed ep", "pair", pair)})),'
-            f"OR({ep}=1,MOD({tp}*{dp},{ep})=0),{dp}=INT({dp}),{dp}>=1,{pp}=INT({pp}),{pp}>=1,"
+            f"OR({ep}=1,MOD({tp}*{shared},{ep})=0),OR({shared}=1,{ep}>{tp}),{shared}=INT({shared}),{shared}>=1,"
+            f"{dp}=INT({dp}),{dp}>=1,{pp}=INT({pp}),{pp}>=1,"
             f"{pp}>{ends},{pp}<={layers}+{ends}),1,0),0)"
         )
         sheet.formula(8, col, check, 1.0 if about.program == at else 0.0)

@@ -139,7 +139,7 @@ def draw(scenario: Scenario, steady: Steady) -> Draw:
     Draw
     """
     plate, shape, plan = scenario.system.power, shape_of(scenario.system), scenario.deployment
-    rate = steady.rate / plan.dp
+    rate = steady.rate / plan.groups
     with scope("power"):
         # A prefill's share of a replica's time already counts who shares a step and how many stages there are.
         prefill_busy = power.busy_share(rate=rate, time=steady.occupancy, sequences=1.0, stages=1.0)

@@ -81,8 +81,8 @@ def chips(scenario: Scenario) -> Any:
     """
     plan = scenario.deployment
     if scenario.speculation is not None:
-        return (plan.tp * plan.pp + speculation.extra_chips(scenario)) * plan.dp
-    return plan.tp * plan.pp * plan.dp
+        return (plan.tp * plan.pp + speculation.extra_chips(scenario)) * plan.groups
+    return plan.tp * plan.pp * plan.groups
 
 
 def peak_rate(scenario: Scenario) -> Any:
@@ -125,7 +125,7 @@ def steady_state(scenario: Scenario) -> Steady:
     with scope("load"):
         prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
         output = maximum(1.0, serving.mean_length(nominal=traffic.output, jitter=traffic.length_jitter))
-        offered = maximum(1.0, traffic.concurrency / plan.dp)
+        offered = maximum(1.0, traffic.concurrency / plan.groups)
         running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
         cached = prompt - serving.computed_prompt(prompt=prompt, hits=traffic.prefix_hits)
     loop = machine_of(scenario.system).closed_loop(
@@ -173,7 +173,7 @@ def _one_pass(scenario: Scenario) -> Steady:
     memory_fit = fit(scenario)
     with scope("load"):
         prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
-        offered = maximum(1.0, traffic.concurrency / scenario.deployment.dp)
+        offered = maximum(1.0, traffic.concurrency / scenario.deployment.groups)
         running = maximum(1.0, memory.running_requests(offered=offered, cap=memory_fit.cap))
         group = serving.prompts_per_step(budget=PREFILL_BUDGET, prompt=prompt, running=running)
     first, occupancy = machine.prefill(scenario, 1.0, 0.0, prompt, group)

@@ -238,6 +238,7 @@ class Moe:
 
     Where there is a ``latent`` width, tokens are projected to it before the experts and back behind them.  Of
     ``zero_experts``, which compute nothing, a router picks as of the others.
+    ``node_limit`` is the most nodes on which the router looks for the experts of a token; where it is not given, any.
     """
 
     experts: Whole
@@ -250,6 +251,7 @@ class Moe:
     shared_gate: bool = False
     latent: Whole | None = None
     zero_experts: Whole | None = None
+    node_limit: Whole | None = None
 
 
 @dataclass(frozen=True)
@@ -477,8 +479,9 @@ class Memory:
     ddr: Tier | None = None
 
 
-#: How chips are joined: all to all through a switch, pairwise, on a bus, or in one of the meshes.
-Topology = Literal["switch", "mesh", "peer", "pcie", "torus2d", "torus3d", "quadfour", "wafer"]
+#: How chips are joined: all to all through a switch, pairwise, on a bus (``pcie`` where they reach each other's memory,
+#: ``pcie_host`` where every byte goes through the memory of the host), or in one of the meshes.
+Topology = Literal["switch", "mesh", "peer", "pcie", "pcie_host", "torus2d", "torus3d", "quadfour", "wafer"]
 
 
 @dataclass(frozen=True)
@@ -738,6 +741,9 @@ Routing = Literal["least-loaded", "round-robin", "random", "prefix"]
 class Deployment:
     """How the model is laid over the system.
 
+    ``dp`` counts replicas that share nothing.  A replica has ``attention_dp`` groups of ``tp`` ranks, each with all of
+    the attention and requests of its own; the groups share the experts, of which each of ``ep`` ranks holds some.
+
     ``routing`` is how requests that arrive are dealt to replicas.
     """
 
@@ -750,6 +756,12 @@ class Deployment:
     ep: Degree = 1.0
     dp: Degree = 1.0
     routing: Routing = "least-loaded"
+    attention_dp: Degree = 1.0
+
+    @property
+    def groups(self) -> Any:
+        """Groups of ranks that hold requests of their own, of all replicas together."""
+        return self.dp * self.attention_dp
 
 
 # --- money -------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ TPOT_SPREAD, TTFT_SPREAD = 0.08, 0.2
 #: traffic in bytes.  The centre of ``quantise_time`` is a third of what FP8 adds to the fixed times of four kernels in
 #: the tables; a time a layer of 34 us is four BF16 kernels and attention in the tables with a fifth on top.
 SHARED: dict[str, tuple[float, float]] = {
-    "all_reduce_large_bandwidth": (1.0, 0.25),
+    "all_reduce_overlap": (1.0, 0.25),
     "expert_memory": (0.75, 0.15),
     "dequantised_expert_compute": (0.6, 0.3),
     "expert_tile": (64.0, 0.5),
@@ -274,8 +274,7 @@ def with_coefficients(efficiency: Efficiency, numbers: Mapping[str, float]) -> E
     """Return kernel-level efficiencies with the fitted numbers in place."""
     measured: AllReduce | None = efficiency.all_reduce
     if measured is not None:
-        wider = measured.large_bandwidth * numbers["all_reduce_large_bandwidth"]
-        measured = replace(measured, large_bandwidth=wider)
+        measured = replace(measured, overlap=numbers["all_reduce_overlap"])
     return replace(
         efficiency,
         all_reduce=measured,

@@ -734,6 +734,7 @@ class Comparison:
                 "tp": float(plan.tp),
                 "pp": float(plan.pp),
                 "dp": float(plan.dp),
+                "attention_dp": float(plan.attention_dp),
                 "engine": plan.engine,
                 "routing": plan.routing,
             },
@@ -882,7 +883,7 @@ def ask(
         if given is not None and given > MOST:
             raise UserError(f"{option} {given:g}: at most {MOST:,} are simulated")
     plan, traffic = scenario.deployment, scenario.traffic
-    all_replicas = max(1, round(float(plan.dp)))
+    all_replicas = max(1, round(float(plan.groups)))
     replicas = min(all_replicas, _REPLICAS)
     share, scv = replicas / all_replicas, float(traffic.arrival_scv)
     replayed: Load | None = None
@@ -913,8 +914,8 @@ def ask(
         own, laid = asked.traffic, asked.deployment
         mine = [] if replayed is not None else [vars(lengths_asked(asked)), own.arrival_scv if rate else None]
         loop = [own.think_time, own.rounds] if concurrency else []
-        routed = laid.routing if float(laid.dp) > 1 else None
-        return [vars(tables(asked)), *mine, own.prefix_hits, *loop, routed, laid.dp]
+        routed = laid.routing if all_replicas > 1 else None
+        return [vars(tables(asked)), *mine, own.prefix_hits, *loop, routed, laid.groups]
 
     def traced(asked: Scenario) -> Any:
         own = {} if replayed is None else {"traffic.prompt": 1.0, "traffic.output": 1.0}

@@ -570,6 +570,8 @@ def _is_fixed(on: str, options: Options) -> bool:
     """Whether a layout is given, so that there is none to search for."""
     _, mine = split_system(on, options)
     _refuse_replicas(mine)
+    if (mine.attention_dp or 1) > 1:
+        raise UserError("size lays out replicas that share nothing: leave --attention-dp out")
     return any(value is not None for value in (mine.plan, mine.tp, mine.pp, mine.ep))
 
 
@@ -704,7 +706,6 @@ def cautions(scenario: Scenario, load: Loaded) -> list[str]:
         found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
     if not queue.saturated and queue.utilisation > 0.9:
         found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
-    found += machine_of(scenario.system).load_warnings(scenario)
     if load.service.refused > 1e-6:
         found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
     return found

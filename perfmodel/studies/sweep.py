@@ -35,7 +35,7 @@ EVALUATED = 2**16
 MOST_VALUES = 10**7
 
 _WHOLE_SPECS = ("model", "system", "traffic")
-_LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp")
+_LAYOUT = ("deployment.tp", "deployment.pp", "deployment.ep", "deployment.dp", "deployment.attention_dp")
 #: What decides whether a model can be laid out.
 _LAID_OUT = (*_LAYOUT, "heads", ".count", ".experts", ".chips_per_node")
 _WORDS = {

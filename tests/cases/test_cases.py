@@ -175,7 +175,7 @@ def indexer_cache(given):
         model,
         on="dgx-b200",
         tp=1,
-        dp=given["dp_attention"],
+        attention_dp=given["dp_attention"],
         ep=given["tp"],
         engine="sglang",
         kv_precision="fp8",

@@ -113,9 +113,9 @@ def test_the_lpu_runs_experts_token_by_token():
 
 
 def test_expert_parallelism_over_replicas_shares_the_experts():
-    """With EP 16 over two replicas of TP 8 a chip holds half the experts of TP 8 alone."""
+    """With EP 16 over two groups of TP 8 a chip holds half the experts of TP 8 alone."""
     alone = resolve("qwen3-235b-a22b", "dgx-h200", Options(tp=8.0))
-    spread = resolve("qwen3-235b-a22b", "dgx-h200", Options(tp=8.0, dp=2.0, ep=16.0))
+    spread = resolve("qwen3-235b-a22b", "dgx-h200", Options(tp=8.0, attention_dp=2.0, ep=16.0))
     held = 94 * 128 * 3 * 4096 * 1536 * 2
     assert float(fit(alone).weights) - float(fit(spread).weights) == held / 16
 

@@ -1,10 +1,18 @@
 """Collectives against graphs, limits and measured kernels."""
 
+import itertools
+import re
+
 import networkx as nx
+import numpy as np
 import pytest
 
+import perfmodel
 from perfmodel.equations import collectives
+from perfmodel.errors import UserError
 from perfmodel.machines import kernels
+from perfmodel.machines.operators import Exchange
+from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.specs.paths import put
 from perfmodel.studies.calibrate import kernel_errors
@@ -139,3 +147,132 @@ def test_a_table_that_beats_the_bandwidth_is_not_used(errors):
     assert [(error.kernel, error.chip) for error in refused] == [("decode attention", "a100")]
     efficiency = resolve("llama-3.1-8b", "dgx-a100", Options(engine="trtllm")).system.efficiency
     assert efficiency.attention_memory["bf16"] < 1
+
+
+# --- experts over nodes ------------------------------------------------------------------------------------------
+
+DEEPSEEK = Options(precision="fp8", prompt=4096.0, output=1024.0, concurrency=2048.0)
+
+
+def test_nodes_that_a_token_reaches_against_all_its_choices():
+    """Every way in which 5 experts can lie on 3 nodes, each as likely."""
+    ways = list(itertools.product(range(3), repeat=5))
+    mean = sum(len(set(way)) for way in ways) / len(ways)
+    assert collectives.reached_nodes(copies=5.0, nodes=3.0) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_what_crosses_nodes_against_copies_that_are_counted_one_by_one(forwarded):
+    """Experts of 20,000 tokens drawn over 32 ranks of 4 nodes; a rank's network and its links each at its own rate."""
+    chance, system = np.random.default_rng(3), resolve("deepseek-v3", "dgx-h200", Options(tp=8.0)).system
+    tokens, copies = 20_000, 8
+    nodes = chance.integers(32, size=(tokens, copies)) // 8
+    others = [len(set(row) - {0}) if forwarded else int((row != 0).sum()) for row in nodes]
+    system = put(put(system, "link.bandwidth_per_direction", 1e30), "efficiency.stage_latency", 0.0)
+    once = tokens * 7168 * 2.0
+    found = kernels.exchanged(system, once, Exchange(1.0, 8.0, None, forwarded), 32.0)
+    wire = float(found) - float(kernels.exchanged(system, 0.0, Exchange(1.0, 8.0, None, forwarded), 32.0))
+    assert wire == pytest.approx(sum(others) / tokens * once / 50e9, rel=0.01)
+
+
+def test_experts_over_four_nodes_wait_for_the_network():
+    """24 of 32 ranks lie across 50 GB/s: by hand 64 x 8 x 7168 x (1 + 2) B x 24/32 in 58 layers."""
+    on = "dgx-h200:tp=1,attention_dp=32,ep=32"
+    slow = run(resolve("deepseek-v3", on, DEEPSEEK, ["system.network.bandwidth_per_direction=x0.01"]))
+    by_hand = 58 * 64 * 8 * 7168 * 3 * 24 / 32 / 0.5e9
+    assert slow.breakdown["decode"]["collective"] == pytest.approx(by_hand, rel=0.03)
+    assert slow.metrics["mfu"] < 1
+    inside = "dgx-h200:tp=1,attention_dp=8,ep=8,dp=4"
+    same = [
+        run(resolve("deepseek-v3", inside, DEEPSEEK, [f"system.network.bandwidth_per_direction=x{x}"]))
+        for x in (0.01, 1)
+    ]
+    assert same[0].metrics == same[1].metrics
+
+
+def test_one_way_is_less_than_both_and_one_rank_exchanges_nothing():
+    system = resolve("deepseek-v3", "dgx-h200", Options(tp=8.0)).system
+    both = Exchange(1.0, 8.0, 4.0, forwarded=True)
+    there, back = (kernels.exchanged(system, 1e6 * size, both, 32.0) for size in (kernels.DISPATCH_BYTES, 2.0))
+    assert 0 < there < back < there + back
+    assert kernels.exchanged(system, 1e6, both, 1.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("on", "said"),
+    [
+        ("dgx-h200:tp=1,dp=32,ep=32", "TP x attention-DP = 1"),
+        ("dgx-h200:tp=8,attention_dp=4", "--ep is more than --tp"),
+    ],
+)
+def test_experts_are_shared_only_by_ranks_of_one_replica(on, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        resolve("deepseek-v3", on, DEEPSEEK)
+
+
+# --- one rank, buses, and a collective by itself -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda: collectives.ring_all_reduce(message=1e6, ranks=1.0, hop_latency=1e-6, bandwidth=1e9),
+        lambda: collectives.one_shot_all_reduce(message=1e6, ranks=1.0, latency=1e-6, bandwidth=1e9),
+        lambda: collectives.two_shot_all_reduce(message=1e6, ranks=1.0, latency=1e-6, bandwidth=1e9),
+        lambda: collectives.in_switch_all_reduce(message=1e6, ranks=1.0, latency=1e-6, bandwidth=1e9),
+        lambda: collectives.all_gather(message=1e6, ranks=1.0, hop_latency=1e-6, bandwidth=1e9),
+        lambda: collectives.all_to_all(message=1e6, ranks=1.0, latency=1e-6, bandwidth=1e9),
+        lambda: collectives.full_mesh_all_reduce(message=1e6, ranks=1.0, latency=1e-6, link_bandwidth=1e9),
+        lambda: collectives.torus_all_reduce(
+            message=1e6, ranks=1.0, dimensions=2.0, latency=1e-6, hop_latency=1e-6, bandwidth=1e9
+        ),
+        lambda: collectives.fat_tree_all_reduce(
+            message=1e6, ranks=1.0, levels=2.0, hop_latency=1e-6, bandwidth=1e9, oversubscription=1.0
+        ),
+        lambda: collectives.rooted_all_reduce(message=1e6, ranks=1.0, hop_latency=1e-6, link_bandwidth=1e9),
+        lambda: collectives.two_level_all_reduce(
+            message=1e6, local=1.0, nodes=1.0, hop_latency=1e-6, link_bandwidth=1e9, ports=4.0
+        ),
+    ],
+)
+def test_one_rank_has_nothing_to_reduce(form):
+    assert form() == 0
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "rtx-4090-8", "mi300x-8", "tpu-v6e"])
+@pytest.mark.parametrize("graphs", ["true", "false"])
+def test_no_machine_pays_for_a_collective_of_one_chip(name, graphs):
+    one = resolve("llama-3.1-8b", name, Options(tp=1.0), [f"system.efficiency.cuda_graphs={graphs}"])
+    assert run(one).breakdown["decode"]["collective"] == 0
+
+
+#: Public measurements of NCCL [B, us]: aiconfigurator-core 0.12 (Apache-2.0), as the calibration's source lists it.
+NCCL = {
+    "dgx-h100": {8192.0: 15.96, 262144.0: 19.15, 1048576.0: 25.40},
+    "dgx-b200": {8192.0: 26.02, 262144.0: 28.32, 1048576.0: 30.14},
+    "rtx-pro-6000-8": {8192.0: 26.7, 262144.0: 85.0, 1048576.0: 132.0},
+}
+
+
+@pytest.mark.parametrize("name", NCCL)
+def test_the_closed_form_of_nccl_is_within_half_of_what_was_measured(name):
+    for size, measured in NCCL[name].items():
+        found = perfmodel.collective("all-reduce", on=name, tp=8, message=size).times["NCCL, closed form"]
+        assert found * 1e6 == pytest.approx(measured, rel=0.5), size
+
+
+def test_a_collective_by_itself_takes_what_its_engine_was_measured_to_take():
+    """TensorRT-LLM on eight H100: 25.96 us at 1 MiB; what prefill hides is no part of it."""
+    times = perfmodel.collective("all-reduce", on="dgx-h100", tp=8, message="1 MiB", engine="trtllm").times
+    assert times["the engine's own, measured"] * 1e6 == pytest.approx(25.96, rel=0.15)
+
+
+def test_tensor_parallelism_over_pcie_gains_throughput():
+    """Public runs on cards without NVLink rise with TP, if by far less than in proportion."""
+    options = {"prompt": 500, "output": 500, "concurrency": 64}
+    speeds = [
+        perfmodel.predict("llama-3.1-8b", on=f"rtx-4090-8:tp={tp}", **options).output_tokens_per_s
+        for tp in (1, 2, 4, 8)
+    ]
+    assert speeds == sorted(speeds)
+    assert speeds[3] < 8 * speeds[0]

@@ -407,7 +407,7 @@ def test_replicas_of_latent_attention_hold_more_than_one_group():
     """Latents have no heads to split: a group of eight keeps eight copies, eight replicas keep eight pools."""
     options = {"on": "dgx-b200", "kv_precision": "fp8", "context": 131072, "ep": 8}
     group = perfmodel.fit("deepseek-v3.2", tp=8, **options)
-    replicas = perfmodel.fit("deepseek-v3.2", tp=1, dp=8, **options)
+    replicas = perfmodel.fit("deepseek-v3.2", tp=1, attention_dp=8, **options)
     assert 5 < replicas.concurrency / group.concurrency < 8
 
 

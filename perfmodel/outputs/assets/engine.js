@@ -38,10 +38,13 @@ const engine = (() => {
   /** Why a layout cannot run, or nothing. */
   function refused(pair, x, found) {
     const degree = (name) => x[place.get(`deployment.${name}`)];
-    const [tp, pp, dp, ep] = ["tp", "pp", "dp", "ep"].map(degree);
+    const [tp, pp, dp, ep, shared] = ["tp", "pp", "dp", "ep", "attention_dp"].map(degree);
     if (!pair.tp.includes(tp)) return `TP ${tp} is not among ${pair.tp.join(", ")}`;
     if (dp !== Math.round(dp) || dp < 1) return "DP must be a whole number of at least 1";
-    if (!pair.ep.includes(ep) || (ep !== 1 && (tp * dp) % ep)) return `EP ${ep} does not divide TP x DP or the experts`;
+    if (shared !== Math.round(shared) || shared < 1) return "Attention DP must be a whole number of at least 1";
+    if (!pair.ep.includes(ep) || (ep !== 1 && (tp * shared) % ep))
+      return `EP ${ep} does not divide TP x attention DP or the experts`;
+    if (shared > 1 && ep <= tp) return "Ranks of attention DP share experts: EP must be more than TP";
     const most = found.stages_layers + found.stages_ends;
     if (pp !== Math.round(pp) || pp < 1 || pp <= found.stages_ends || pp > most)
       return `PP must lie between ${found.stages_ends + 1} and ${most}`;
@@ -82,7 +85,8 @@ const engine = (() => {
     const number = (path) => String(x[place.get(path)]);
     const words = ["perfmodel", "predict", state.model, "--on", state.system, "--engine", pair.engine,
       "--precision", pair.precision, "--kv-precision", pair.kv];
-    for (const name of ["tp", "pp", "ep", "dp"]) words.push(`--${name}`, number(`deployment.${name}`));
+    for (const name of ["tp", "pp", "ep", "dp", "attention_dp"])
+      words.push(`--${name.replace("_", "-")}`, number(`deployment.${name}`));
     for (const name of ["prompt", "output", "concurrency"]) words.push(`--${name}`, number(`traffic.${name}`));
     words.push(...DATA.words);
     const plain = new Float64Array(DATA.paths.length).fill(NaN);

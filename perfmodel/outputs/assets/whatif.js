@@ -74,9 +74,10 @@ function remember() {
 // --- fields ---------------------------------------------------------------------------------------------------
 
 const KEY_INPUTS = ["traffic.prompt", "traffic.output", "traffic.concurrency", "deployment.tp", "deployment.pp",
-  "deployment.dp", "deployment.ep"];
+  "deployment.dp", "deployment.ep", "deployment.attention_dp"];
 const TITLES = {"traffic.prompt": "Prompt tokens", "traffic.output": "Output tokens", "traffic.concurrency": "Requests at once",
-  "deployment.tp": "TP", "deployment.pp": "PP", "deployment.dp": "DP", "deployment.ep": "EP"};
+  "deployment.tp": "TP", "deployment.pp": "PP", "deployment.dp": "DP", "deployment.ep": "EP",
+  "deployment.attention_dp": "Attention DP"};
 const GROUPS = {traffic: "Traffic", deployment: "Layout", system: "System", model: "Model", economics: "Economics",
   speculation: "Speculative decoding"};
 let fields = new Map();
@@ -156,7 +157,7 @@ function build() {
   const read = DATA.programs[pair.program].reads.map((at) => DATA.paths[at]);
   const used = new Set([...read, ...pair.filled.filter((leaf) => leaf.p !== undefined).map((leaf) => DATA.paths[leaf.p]), ...KEY_INPUTS]);
   for (const path of KEY_INPUTS) {
-    if (!engine.place.has(path) || (path === "deployment.ep" && pair.ep.length < 2)) continue;
+    if (!engine.place.has(path) || (["deployment.ep", "deployment.attention_dp"].includes(path) && pair.ep.length < 2)) continue;
     $("key").append(field(path));
   }
   for (const [root, title] of Object.entries(GROUPS)) {

@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from perfmodel.entered import idle, unmoved
 from perfmodel.equations import power, tco
 from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
 from perfmodel.prediction import Prediction, content, evaluate, numbers, run
@@ -18,7 +21,7 @@ from perfmodel.question import Options, distinct, resolve, split_changes, split_
 from perfmodel.serving.cost import YEAR, AllInPower, Cost, cost_of, electricity_per_year
 from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import provenance_of
+from perfmodel.specs.paths import provenance_of, put
 from perfmodel.specs.types import Economics, Scenario, System
 from perfmodel.specs.units import show
 from perfmodel.studies.cost import bom
@@ -276,10 +279,39 @@ def _most_at_once(model: Any, on: str, options: Options, changes: Sequence[str],
         if not float(evaluate(scenario, ("tpot_s",)).metrics["tpot_s"]) <= tpot:
             break
         best = scenario
-        if float(fit(scenario).cap) * float(scenario.deployment.dp) < users:
+        if float(fit(scenario).cap) * float(scenario.deployment.groups) < users:
             break
         users *= 2
     return best or resolve(model, on, replace(options, concurrency=1.0), changes)
+
+
+#: Tokens a beat among which an operator chooses.
+_BUDGETS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0])
+
+
+def _with_knobs(scenario: Scenario, changes: Sequence[str], tpot: float) -> Scenario:
+    """Return a scenario with the token budget and the requests at once that cost least a token and keep the bound.
+
+    Both are the operator's to choose, where the machine's program has a budget at all and nobody gave one.
+    """
+    path = "system.efficiency.token_budget"
+    machine = machine_of(scenario.system)
+    if machine.token_budget(scenario.system) is None or any("token_budget" in change for change in changes):
+        return scenario
+    most = float(fit(scenario).cap) * float(scenario.deployment.groups)
+    users = np.unique(np.minimum(2.0 ** np.arange(15), max(1.0, np.floor(most))))
+    asked = put(put(scenario, path, _BUDGETS[:, None]), "traffic.concurrency", users[None, :])
+    found = evaluate(asked, ("tpot_s", "usd_per_mtok_blended")).metrics
+    shape = (len(_BUDGETS), len(users))
+    price, time = (np.broadcast_to(found[name], shape) for name in ("usd_per_mtok_blended", "tpot_s"))
+    kept = np.where((time <= tpot) & np.isfinite(price), price, np.inf)
+    if not np.isfinite(kept).any():
+        return scenario
+    row, column = np.unravel_index(int(np.argmin(kept)), shape)
+    budget, count = float(_BUDGETS[row]), float(users[column])
+    chosen = put(put(scenario, path, budget), "traffic.concurrency", count)
+    said = f"{scenario.system.name}: {budget:g} tokens a beat and {count:g} requests at once, its cheapest setting"
+    return replace(chosen, assumed=(*scenario.assumed, said))
 
 
 def own(
@@ -319,7 +351,8 @@ def own(
     for system, mine in zip(on, split_changes(on, changes), strict=True):
         here = split_system(system, options)[1]
         if here.concurrency is None:
-            scenarios.append(_most_at_once(model, system, options, mine, tpot or TPOT))
+            bound = tpot or TPOT
+            scenarios.append(_with_knobs(_most_at_once(model, system, options, mine, bound), mine, bound))
         else:
             scenarios.append(resolve(model, system, options, mine))
     answers = [_answered(scenario) for scenario in scenarios]

@@ -104,7 +104,7 @@ def _most(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tup
     plan = scenarios[0].deployment
     engine = scenarios[0].system.engine
     most = float(cast(float, engine.max_sequences)) if engine else UNLIMITED
-    limit = most * float(cast(float, plan.dp))
+    limit = most * float(cast(float, plan.groups))
     load = _stacked([one.traffic for one in scenarios])
     column = {name: getattr(load, name)[:, None] for name in ("prompt", "output")}
     tried = np.unique(np.round(np.geomspace(1.0, limit, 48)))[None, :]
@@ -124,8 +124,8 @@ def _prompt(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[t
     """Give the time of a static batch of prompts that nothing else disturbs."""
     for scenario in scenarios:
         load, plan = scenario.traffic, scenario.deployment
-        time = machine_of(scenario.system).batch_prefill(scenario, load.concurrency / plan.dp, load.prompt)
-        yield float(time), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
+        time = machine_of(scenario.system).batch_prefill(scenario, load.concurrency / plan.groups, load.prompt)
+        yield float(time), _NAN, _NAN, float(plan.tp * plan.pp * plan.groups)
 
 
 def _step(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
@@ -133,8 +133,8 @@ def _step(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tup
     for scenario in scenarios:
         load, plan = scenario.traffic, scenario.deployment
         context = load.prompt + load.output / 2
-        step = machine_of(scenario.system).decode(scenario, load.concurrency / plan.dp, context)
-        yield float(step.time), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
+        step = machine_of(scenario.system).decode(scenario, load.concurrency / plan.groups, context)
+        yield float(step.time), _NAN, _NAN, float(plan.tp * plan.pp * plan.groups)
 
 
 def _context(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
@@ -146,7 +146,7 @@ def _context(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
         plan = scenario.deployment
         step = machine_of(scenario.system).decode(scenario, float(cast(float, scenario.traffic.concurrency)), contexts)
         slope, intercept = np.polyfit(contexts, np.broadcast_to(step.time, contexts.shape), 1)
-        yield float(slope if asked.key == "slope" else intercept), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
+        yield float(slope if asked.key == "slope" else intercept), _NAN, _NAN, float(plan.tp * plan.pp * plan.groups)
 
 
 def _curve(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
@@ -177,7 +177,7 @@ def _drafted(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
             yield _NAN, _NAN, _NAN, _NAN
             continue
         machine, draft = machine_of(scenario.system), draft_scenario(drafted)
-        running, context = float(load.concurrency / plan.dp), float(load.prompt + load.output / 2)
+        running, context = float(load.concurrency / plan.groups), float(load.prompt + load.output / 2)
         step = speculative.speculative_step(
             draft=0.0 if draft is None else machine.decode(draft, running, context).time,
             drafted=how.passes,
@@ -188,7 +188,7 @@ def _drafted(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
         speedup = speculative.speculative_speedup(length=how.length, plain=alone, step=step)
         asked.row.notes.append(how.note)
         value = speedup if asked.form.how == "speedup" else how.length / step
-        yield float(value), _NAN, _NAN, float(plan.tp * plan.pp * plan.dp)
+        yield float(value), _NAN, _NAN, float(plan.tp * plan.pp * plan.groups)
 
 
 _WAYS: dict[str, Callable[[Sequence[Asked], Sequence[Scenario]], Iterator[tuple[float, float, float, float]]]] = {

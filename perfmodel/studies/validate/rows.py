@@ -207,10 +207,12 @@ def _layouts(
 
     def laid(tp: float, ep: float, ranks: float, note: str) -> Iterator[tuple[Scenario, str]]:
         key = (tp, ep, ranks)
-        if key in seen or ranks % tp:
+        if key in seen or ranks % max(tp, ep):
             return
         seen.add(key)
-        plan = replace(base.deployment, tp=tp, pp=pp, ep=ep, dp=ranks / tp)
+        # Experts over more ranks than a tensor group has are shared by groups that hold attention whole.
+        shared = max(1.0, ep / tp)
+        plan = replace(base.deployment, tp=tp, pp=pp, ep=ep, attention_dp=shared, dp=ranks / tp / shared)
         try:
             check_plan(base.model, base.system, plan)
         except UserError:

@@ -1,0 +1,100 @@
+"""What must not get worse: orderings over all systems and models, whatever their numbers are."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from perfmodel.errors import UserError
+from perfmodel.prediction import evaluate
+from perfmodel.question import Options, resolve
+from perfmodel.specs import catalog
+from perfmodel.specs.paths import get, put
+
+SYSTEMS = sorted({name.removesuffix(".yaml") for name in catalog.make_index("system").values()})
+MODELS = sorted({name.removesuffix(".yaml") for name in catalog.make_index("model").values()})
+WANTED = ("request_latency_s", "output_tokens_per_s")
+#: Rounding of a step that is worked out in another order.
+ROUNDING = 1 + 1e-9
+
+questions = st.fixed_dictionaries(
+    {
+        "system": st.sampled_from(SYSTEMS),
+        "model": st.sampled_from(MODELS),
+        "prompt": st.sampled_from([32.0, 500.0, 4096.0, 20000.0]),
+        "output": st.sampled_from([2.0, 20.0, 200.0, 1000.0]),
+        "concurrency": st.sampled_from([1.0, 3.0, 16.0, 100.0, 700.0]),
+        "precision": st.sampled_from([None, "bf16", "fp8"]),
+    }
+)
+
+
+def asked(question, **more):
+    """Return the scenario of a question, where it can be laid out and fits."""
+    options = {name: value for name, value in question.items() if name not in ("system", "model")}
+    try:
+        scenario = resolve(question["model"], question["system"], Options(**options, **more))
+    except UserError:
+        assume(False)
+    assume(bool(evaluate(scenario, ("tpot_s",)).fits))
+    return scenario
+
+
+def answers(scenario):
+    metrics = evaluate(scenario, WANTED).metrics
+    return tuple(float(metrics[name]) for name in WANTED)
+
+
+def published(scenario, path):
+    try:
+        value = float(get(scenario, path))
+    except (UserError, AttributeError, TypeError):
+        return False
+    return math.isfinite(value)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("system.memory.hbm.bandwidth",),
+        ("system.memory.sram.bandwidth",),
+        ("system.link.bandwidth_per_direction", "system.link.port_bandwidth_per_direction"),
+        ("system.network.bandwidth_per_direction",),
+        ("system.memory.hbm.capacity", "system.memory.hbm.visible"),
+    ],
+    ids=lambda paths: paths[0],
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(question=questions, factor=st.sampled_from([1.05, 1.5, 4.0]))
+def test_more_is_never_slower(paths, question, factor):
+    """The same layout, one part of the machine better: no request takes longer and no token is lost."""
+    scenario = asked(question)
+    known = [path for path in paths if published(scenario, path)]
+    assume(known)
+    better = scenario
+    for path in known:
+        better = put(better, path, float(get(scenario, path)) * factor)
+    (before, rate), (after, faster) = answers(scenario), answers(better)
+    assert after <= before * ROUNDING
+    assert faster >= rate / ROUNDING
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(question=questions, k=st.sampled_from([1.0, 4.0]), draft=st.sampled_from(["ngram", "eagle"]))
+def test_a_draft_that_is_never_accepted_never_helps(question, k, draft):
+    plain = asked(question)
+    drafted = asked(question, draft=draft, k=k, alpha=0.0, tp=float(plain.deployment.tp), pp=float(plain.deployment.pp))
+    (before, rate), (after, slower) = answers(plain), answers(drafted)
+    assert after >= before / ROUNDING
+    assert slower <= rate * ROUNDING
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(question=questions)
+def test_one_more_client_never_lowers_throughput(question):
+    """Without preemption, and outputs of more than a few tokens."""
+    assume(question["output"] > 20)
+    one = asked(question)
+    more = put(one, "traffic.concurrency", float(one.traffic.concurrency) + 1)
+    assert answers(more)[1] >= answers(one)[1] / ROUNDING
