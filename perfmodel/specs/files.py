@@ -161,12 +161,28 @@ def check_text(raw: Any, path: Path, where: str = "") -> None:
 
 
 def _check_line(text: str, path: Path, where: str, most: int = MOST_LETTERS) -> None:
+    if fault := text_fault(text, most):
+        shown = "".join(letter if letter.isprintable() else "?" for letter in where)
+        raise UserError(f"{place(path, shown[:MOST_LETTERS])}: {fault}")
+
+
+def text_fault(text: str, most: int = MOST_LETTERS) -> str:
+    """Return why a text is no name, or no line of a note; empty where it is one.
+
+    Parameters
+    ----------
+    text : str
+    most : int
+        Letters that it may have.
+
+    Returns
+    -------
+    str
+    """
     odd = next((letter for letter in text if not letter.isprintable()), None)
     if odd is not None:
-        shown = "".join(letter if letter.isprintable() else "?" for letter in where)
-        raise UserError(f"{place(path, shown)}: holds a character that does not print (U+{ord(odd):04X})")
-    if len(text) > most:
-        raise UserError(f"{place(path, where[:most])}: {len(text):,} characters, of which {most} may stand there")
+        return f"holds a character that does not print (U+{ord(odd):04X})"
+    return f"{len(text):,} characters, of which {most} may stand there" if len(text) > most else ""
 
 
 def line_of(path: Path, keys: tuple[Any, ...]) -> int | None:

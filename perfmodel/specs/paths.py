@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from perfmodel.errors import UserError
 from perfmodel.specs import rules
-from perfmodel.specs.files import hints
+from perfmodel.specs.files import hints, text_fault
 from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, read_switch, read_word, unit_of
 from perfmodel.specs.types import Provenance, Scenario
 
@@ -273,6 +273,8 @@ def read(part: Any, path: str, written: Any) -> Any:
             return read_word(word, choices)
         if not isinstance(word, str):
             raise UserError(f"expected a word, found {word!r}")
+        if fault := text_fault(word):
+            raise UserError(fault)
         return word
     raise UserError(f"'{path}' is a group; name one of its numbers")
 

@@ -135,6 +135,9 @@ def test_what_a_terminal_obeys_is_no_name(folder, capsys):
         ["predict", name, "--on", "dgx-h100"],
         ["predict", "?[2Jred", "--on", "dgx-h100"],
         ["predict", "llama-3.1-8b", "--on", name],
+        ["predict", "llama-3.1-8b", "--on", "dgx-h100", "--set", f"system.title={name}x"],
+        ["sweep", "llama-3.1-8b", "--on", "dgx-h100", "--axis", f"system.title=a,{name}x"],
+        ["predict", "llama-3.1-8b", "--on", "dgx-h100", "--rate", "1", "--lengths", f"{name}.csv"],
     ):
         assert run(words) == 2
         out, err = capsys.readouterr()
