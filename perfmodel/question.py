@@ -18,7 +18,7 @@ from perfmodel.machines.base import Machine, machine_of
 from perfmodel.machines.speculation import draft_scenario
 from perfmodel.options import Arrivals, Question, Said, flag, options_of, unknown
 from perfmodel.prediction import evaluate
-from perfmodel.serving.fit import fit
+from perfmodel.serving.fit import activations_of_a_layer, fit, is_given
 from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog, kinds
 from perfmodel.specs.files import hints
@@ -293,6 +293,8 @@ def number(name: str, written: Any, rule: Range = Range("1")) -> float:  # noqa:
     try:
         if isinstance(written, numbers.Real) and not isinstance(written, bool | int):
             written = float(written)
+        if isinstance(written, float) and not math.isfinite(written):
+            raise UserError(f"{written} is not finite, and must be {rule.words()}")
         return read_number(written, rule)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
@@ -816,6 +818,7 @@ def ask(
     if asked is not None and asked.ar is not None and speculation is not None and asked.k != speculation.k:
         raise UserError("--set speculation.k: an AR belongs to one k; give --k with the --ar that goes with it")
     assumed += check_layout(scenario)
+    warnings += _squeezed(scenario)
     assumed.append(_money(scenario))
     assumed += catalog.in_place(system, architecture, traffic, speculation, scenario.economics)
     scenario = replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
@@ -867,6 +870,7 @@ def _with_images(model: Model, traffic: Traffic, images: float) -> tuple[Model, 
     return model, replace(traffic, prompt=prompt, provenance=provenance), f"{said}, added to the prompt"
 
 
+_GIB = 2.0**30
 #: Inputs that an option gives.
 _GIVEN = {
     **{
@@ -895,6 +899,27 @@ def _is_relative(scenario: Scenario, path: str, written: str) -> bool:
         return change(written.strip(), unit, 1.0) != change(written.strip(), unit, 2.0)
     except UserError:
         return False
+
+
+def _squeezed(scenario: Scenario) -> list[str]:
+    """Return what to mind where a share of the memory leaves less for activations than the engine would set aside."""
+    engine = scenario.system.engine
+    if engine is None or not is_given(engine.memory_utilisation):
+        return []
+    held = fit(scenario)
+    share, left, kept = (float(part) for part in (engine.memory_utilisation, held.spare, held.activation_peak))
+    if not left < kept * (1 - 1e-9) or float(held.room) <= 0:
+        return []
+    least = float(activations_of_a_layer(scenario, engine))
+    if left < least:
+        raise UserError(
+            f"--set system.engine.memory_utilisation={share:g}: does not fit, {(least - left) / _GIB:.2f} GiB a chip "
+            "are missing for the activations of one layer; give a smaller share"
+        )
+    return [
+        f"a share of {share:g} leaves {left / _GIB:.2f} GiB a chip for activations, where {engine.name} by its own "
+        f"rule sets {kept / _GIB:.2f} GiB aside: long prompts may run out of memory"
+    ]
 
 
 def _money(scenario: Scenario) -> str:

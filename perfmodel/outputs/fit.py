@@ -76,7 +76,7 @@ class FitAnswer:
         visible, room = float(held.capacity), float(held.room)
         taken = {
             "weights": float(held.weights) if held.weights_capacity is None else 0.0,
-            "activation_peak": float(held.activation_peak),
+            "activation_peak": min(float(held.activation_peak), max(0.0, float(held.spare))),
             "non_torch": float(held.non_torch),
             "cuda_graphs": float(held.cuda_graphs),
         }

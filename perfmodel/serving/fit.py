@@ -87,6 +87,12 @@ class Fit:
     concurrency: Any = 0.0
     weights_capacity: Any = None
 
+    @property
+    def spare(self) -> Any:
+        """Bytes that are left for activations beside the pool; less than was set aside where a share is given."""
+        weights = self.weights if self.weights_capacity is None else 0.0
+        return self.capacity - weights - self.non_torch - self.cuda_graphs - self.room
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -354,14 +360,10 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
     drafted: Any = 0.0
     if scenario.speculation is not None:
         drafted = memory.drafted_rows(rows=engine.sequences, k=scenario.speculation.k, tokens=tokens)
-    widths: Any = 0.0
     workspace: Any = 0.0
     for run in model.layers:
-        if run.mlp is not None:
-            widths = maximum(widths, run.mlp.intermediate / plan.tp)
         if run.moe is None:
             continue
-        widths = maximum(widths, run.moe.shared / plan.tp)
         if precision_of(scenario, "experts", run) not in _FUSED_EXPERTS:
             width = run.moe.intermediate / maximum(1.0, plan.tp / plan.ep)
             workspace = maximum(
@@ -369,9 +371,7 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
                 memory.expert_workspace(tokens=tokens, top_k=run.moe.top_k, intermediate=width, hidden=model.hidden),
             )
     return memory.activation_peak(
-        forward=memory.forward_activations(
-            tokens=tokens, hidden=model.hidden, intermediate=widths, streams=engine.hidden_streams
-        ),
+        forward=activations_of_a_layer(scenario, engine),
         logits=memory.logit_activations(
             rows=engine.sequences,
             drafted=drafted,
@@ -381,6 +381,31 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
             hidden=model.hidden,
         ),
         workspace=engine.expert_workspaces * workspace,
+    )
+
+
+def activations_of_a_layer(scenario: Scenario, engine: Engine) -> Any:
+    """Return what the widest layer of a step holds at once, which no engine does without [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    engine : Engine
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
+    model, plan = scenario.model, scenario.deployment
+    widths: Any = 0.0
+    for run in model.layers:
+        if run.mlp is not None:
+            widths = maximum(widths, run.mlp.intermediate / plan.tp)
+        if run.moe is not None:
+            widths = maximum(widths, run.moe.shared / plan.tp)
+    return memory.forward_activations(
+        tokens=engine.batched_tokens, hidden=model.hidden, intermediate=widths, streams=engine.hidden_streams
     )
 
 
