@@ -51,6 +51,10 @@ class Offer:
     pairs: tuple[Pair, ...]
     programs: tuple[Program, ...]
 
+    def read(self, pair: Pair) -> frozenset[str]:
+        """Return the inputs that the program of a pair reads."""
+        return _read(self.programs[pair.program].paths, pair.filled)
+
     @property
     def systems(self) -> list[str]:
         """Names of systems, each once."""
@@ -60,6 +64,11 @@ class Offer:
     def models(self) -> list[str]:
         """Names of models, each once."""
         return list(dict.fromkeys(pair.scenario.model.name for pair in self.pairs))
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(paths: tuple[str, ...], filled: tuple[Leaf, ...]) -> frozenset[str]:
+    return frozenset({*paths, *(leaf for leaf in filled if isinstance(leaf, str))})
 
 
 @functools.cache

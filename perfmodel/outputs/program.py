@@ -9,6 +9,7 @@ slot that each scenario fills with a constant or with the path of an input.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -153,7 +154,7 @@ class Program:
     occurrences: tuple[Leaf | int, ...]
     slots: tuple[str, ...]
 
-    @property
+    @functools.cached_property
     def paths(self) -> tuple[str, ...]:
         """The inputs that every scenario of the program reads at the same place."""
         return tuple(dict.fromkeys(leaf for leaf in self.occurrences if isinstance(leaf, str)))

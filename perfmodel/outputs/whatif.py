@@ -19,7 +19,7 @@ from perfmodel.outputs.files import check_file
 from perfmodel.outputs.javascript import LANGUAGE, PRELUDE
 from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
 from perfmodel.outputs.page import escape, json_text
-from perfmodel.outputs.program import Leaf, Program, is_result
+from perfmodel.outputs.program import Program, is_result
 from perfmodel.question import Options
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, quantities, range_at
@@ -74,7 +74,7 @@ class _Page:
         self.ranges: dict[str, Range] = {}
         for pair in held.pairs:
             asked = pair.scenario
-            read = [path for path, _, _ in quantities(asked) if path in self._read(pair)]
+            read = [path for path, _, _ in quantities(asked) if path in held.read(pair)]
             self.ranges.update({path: range_at(asked, path) for path in read if path not in self.ranges})
         for path in _ALWAYS:
             self.ranges.setdefault(path, range_at(held.pairs[0].scenario, path))
@@ -82,14 +82,6 @@ class _Page:
         self.paths = list(self.ranges)
         self.place = {path: at for at, path in enumerate(self.paths)}
         self.notes: dict[str, int] = {}
-
-    def _read(self, pair: Pair) -> frozenset[str]:
-        return self._read_by(pair.program, pair.filled)
-
-    @functools.lru_cache(maxsize=4096)  # noqa: B019
-    def _read_by(self, program: int, filled: tuple[Leaf, ...]) -> frozenset[str]:
-        mine = {leaf for leaf in filled if isinstance(leaf, str)}
-        return frozenset({*self.offer.programs[program].paths, *mine})
 
     def _human(self) -> dict[str, tuple[str, float]]:
         """Return the unit in which each input is shown and typed, and its factor."""

@@ -62,6 +62,8 @@ _SHOWN = {
     "USD": "#,##0.000",
 }
 _COUNTS = ("max_concurrency", "chips")
+#: Said beside an input that the equations of the pair do not read.
+_IDLE = "did not enter this answer"
 _REFUSED, _MISFIT, _UNKNOWN, _MISSING = "layout refused", "does not fit", "not published", "pair not offered"
 
 
@@ -339,6 +341,7 @@ class Workbook:
     def _pair_rows(self, row: Iterator[int]) -> None:
         pairs = self.offer.pairs
         self._words_row(next(row), "program", [float(pair.program + 1) for pair in pairs])
+        self._read_rows(row)
         degrees = [layouts(pair.scenario) for pair in pairs]
         for name, at in (("allowed tp", 0), ("allowed ep", 1)):
             self._words_row(next(row), name, [f"|{'|'.join(f'{d:g}' for d in each[at])}|" for each in degrees])
@@ -348,6 +351,15 @@ class Workbook:
             for slot in range(len(program.slots)):
                 filled = [pair.filled[slot] if pair.program == number_ else NAN for pair in pairs]
                 self._words_row(next(row), f"slot {number_}.{slot}", filled)
+
+    def _read_rows(self, row: Iterator[int]) -> None:
+        """Write which inputs enter the answers of a pair; those of pairs whose programs read the same stand once."""
+        sets = list(dict.fromkeys(map(self.offer.read, self.offer.pairs)))
+        self._words_row(next(row), "reads", [sets.index(self.offer.read(pair)) + 1.0 for pair in self.offer.pairs])
+        self.columns["reads"] = [str(at) for at in range(len(sets))]
+        for path in self.paths:
+            if not all(path in read for read in sets):
+                self._words_row(next(row), f"entered {path}", [float(path in read) for read in sets])
 
     def _spec_row(self, row: int, key: str, shown: str, values: Sequence[float]) -> None:
         sheet = self.sheets["Specs"]
@@ -459,7 +471,12 @@ class Workbook:
             text = self._look(f"{end} {path}", kind, place)
             cached = "" if known != known else known / factor
             sheet.formula(row, col, f'IF({text}="","",{text}{over})', cached, form["number"])
-        sheet.formula(row, 7, self._look(f"source {path}", kind, place), self._origin(self.base, path))
+        source, said = self._look(f"source {path}", kind, place), self._origin(self.base, path)
+        if (entered := f"entered {path}") in self.specs:
+            enters = self._look(entered, "reads", self._look("reads", "pair", "$B$12"))
+            source = f'IF(IFERROR({enters},1)=1,"","{_IDLE}; ")&{source}'
+            said = said if path in self.offer.read(self.base) else f"{_IDLE}; {said}"
+        sheet.formula(row, 7, source, said)
         # What the formulas read is in the inside unit, and exactly that of the specs where nothing was typed.
         sheet.formula(row, 8, f"IF(ISBLANK($C{row}),{look},$C{row}{times})", value, form["grey_number"])
         self.book.define_name(cell_name("in", path), f"=Inputs!$I${row}")

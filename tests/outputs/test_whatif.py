@@ -174,6 +174,26 @@ def test_numbers_are_those_of_python(which: int) -> None:
     assert numbers > 20 * SETTINGS * len(held.programs)
 
 
+@pytest.mark.program
+def test_a_changed_input_that_moves_nothing_is_named() -> None:
+    """Not read by the pair, read and without an effect, and with one."""
+    held = offers()[0]
+    at = next(at for at, pair in enumerate(held.pairs) if pair.scenario.system.name == "lpu-v1")
+    inputs = held.pairs[at].inputs
+    edits = {
+        "system.efficiency.warm_up": 1e-3,
+        "system.link.hop_latency": 2 * inputs["system.link.hop_latency"],
+        "traffic.rounds": 10.0,
+        "traffic.output": inputs["traffic.output"],
+    }
+    one = {**state(held, at, edits), "set": {**edits, "traffic.concurrency": 1.0}}
+    script = whatif.scripts(held, OPTIONS[0], TRAFFICS)
+    assert run_node(f"{script}report(engine.idle({json.dumps(one)}));") == [
+        "system.efficiency.warm_up did not enter this answer",
+        "traffic.rounds moved nothing in this answer: something else decides",
+    ]
+
+
 if EVERY:
 
     @pytest.mark.program

@@ -195,6 +195,18 @@ def test_results_are_those_of_a_prediction(name, written, recalculated):
 
 
 @pytest.mark.program
+def test_an_input_that_the_chosen_pair_does_not_read_says_so(written, recalculated):
+    """Every other chosen pair too: the words follow the choice."""
+    for title in ("kinds", "dataflow, chosen and typed", "sram pipeline, chosen and typed"):
+        name, pair, _ = EDITS.get(title, (title, 0, {}))
+        held = written[name][0].offer
+        read = held.read(held.pairs[pair])
+        rows = recalculated[title]["Inputs"].iter_rows(min_row=14, max_col=8, values_only=True)
+        said = {row[0]: str(row[7]).startswith("did not enter this answer") for row in rows if row[0]}
+        assert {path for path, idle in said.items() if idle} == {path for path in said if path not in read}
+
+
+@pytest.mark.program
 @pytest.mark.parametrize("title", EDITS)
 def test_results_follow_what_is_typed_and_chosen(title, written, recalculated):
     name, pair, edits = EDITS[title]

@@ -79,6 +79,24 @@ const engine = (() => {
     return short * factor === value ? `${short} ${label}` : `${value} ${DATA.units[path]}`;
   }
 
+  /** A line for each input that was changed and moved nothing. */
+  function idle(state) {
+    const now = answer(state);
+    if (now.reason) return [];
+    const base = given(state), read = new Set(DATA.programs[now.pair.program].reads);
+    for (const leaf of now.pair.filled) if (leaf.p !== undefined) read.add(leaf.p);
+    const lines = [];
+    for (const path of Object.keys(state.set)) {
+      const at = place.get(path);
+      if (Object.is(base[at], now.x[at])) continue;
+      const {[path]: _, ...others} = state.set;
+      const before = answer({...state, set: others}).found;
+      if (!Object.keys(now.found).every((name) => Object.is(now.found[name], before[name]))) continue;
+      lines.push(read.has(at) ? `${path} moved nothing in this answer: something else decides` : `${path} did not enter this answer`);
+    }
+    return lines;
+  }
+
   /** The command line that gives the same numbers. */
   function command(state) {
     const pair = pairOf(state), x = inputs(state), base = given(state);
@@ -99,5 +117,5 @@ const engine = (() => {
     return words.map((word) => (/^[\w.,:=+@%\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
   }
 
-  return {place, pairOf, given, inputs, wrong, answer, command};
+  return {place, pairOf, given, inputs, wrong, answer, idle, command};
 })();

@@ -394,7 +394,8 @@ function draw() {
   slow = setTimeout(() => {
     estimates(now);
     $("live").textContent = now.reason || `TTFT ${show(now.found.ttft_s, "s")}, TPOT ${show(now.found.tpot_s, "s")}`;
-    $("notes").replaceChildren(...(now.pair?.notes ?? []).map((at) => element("li", {}, DATA.notes[at])));
+    const notes = [...engine.idle(state), ...(now.pair?.notes ?? []).map((at) => DATA.notes[at])];
+    $("notes").replaceChildren(...notes.map((words) => element("li", {}, words)));
   }, 250);
 }
 
