@@ -18,7 +18,7 @@ from perfmodel.machines.base import Machine, machine_of
 from perfmodel.machines.speculation import draft_scenario
 from perfmodel.options import Arrivals, Question, Said, flag, options_of, unknown
 from perfmodel.prediction import evaluate
-from perfmodel.serving.fit import activations_of_a_layer, fit, is_given
+from perfmodel.serving.fit import activations_of_a_layer, fit
 from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog, kinds
 from perfmodel.specs.files import hints
@@ -559,7 +559,7 @@ def check_plan(model: Model, system: System, plan: Deployment) -> None:
 def _check_experts(model: Model, system: System, plan: Deployment) -> None:
     """Refuse an expert-parallel degree that no engine can lay out."""
     ep, ranks = float(plan.ep), float(plan.tp) * float(plan.attention_dp)
-    if plan.attention_dp > 1 and ep <= float(plan.tp):
+    if float(plan.attention_dp) > 1 and ep <= float(plan.tp):
         raise UserError(
             f"--attention-dp {plan.attention_dp:g}: its ranks share experts, so --ep is more than --tp; "
             "--dp is for replicas that share nothing"
@@ -613,16 +613,16 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
         if fit(laid).cap >= 1:
             fitting[plan.name] = laid
     if default.name in fitting or not fitting:
-        laid = _laid_out(scenario, default)
+        usual = _laid_out(scenario, default)
         if default.name not in fitting or not machine_of(system).finds_stages:
-            return laid, f"plan {default.name}, the default of {system.name}"
+            return usual, f"plan {default.name}, the default of {system.name}"
         # Another layout of no more chips may be faster.
         room, wanted = float(chips(fitting[default.name])), float(fit(fitting[default.name]).cap)
-        held = min(wanted, float(scenario.traffic.concurrency) / float(laid.groups))
+        held = min(wanted, float(scenario.traffic.concurrency) / float(usual.groups))
         rivals = [one for one in fitting.values() if float(chips(one)) <= room and float(fit(one).cap) >= held]
         fastest = min(rivals, key=lambda one: float(evaluate(one, ("request_latency_s",)).metrics["request_latency_s"]))
         if fastest.deployment.plan == default.name:
-            return laid, f"plan {default.name}, the default of {system.name}"
+            return usual, f"plan {default.name}, the default of {system.name}"
         return (
             fastest.deployment,
             f"plan {fastest.deployment.plan}, the fastest on the chips of {default.name}",

@@ -131,9 +131,10 @@ def h100(ranks: float = 8.0) -> Machine:
     """
     system = catalog.load_system("dgx-h100", "trtllm")[0]
     outside = figures()["fig2a_tpot_us_8B"]["8xH100"] * figures()["fig2b_pct"]["8xH100"][-1] / 100 * 1e-6
-    start = Machine(system, replace(system.efficiency, step_time=outside), 8.0)
+    calibrated = kernels.efficiency_of(system)
+    start = Machine(system, replace(calibrated, step_time=outside), 8.0)
     head = kernels.kernel(*_head_of(start), 1.0)[0]
-    start = start.with_(step_time=outside - float(head.memory) - float(system.efficiency.sequence_time))
+    start = start.with_(step_time=outside - float(head.memory) - float(calibrated.sequence_time))
     printed = {count: float(figures()["fig1a_tok_s_8B_bs1"][f"{count}xH100"]) for count in (2, 8)}
 
     def made(numbers: Any) -> Machine:

@@ -309,7 +309,7 @@ def _with_knobs(scenario: Scenario, changes: Sequence[str], tpot: float) -> Scen
         return scenario
     row, column = np.unravel_index(int(np.argmin(kept)), shape)
     budget, count = float(_BUDGETS[row]), float(users[column])
-    chosen = put(put(scenario, path, budget), "traffic.concurrency", count)
+    chosen: Scenario = put(put(scenario, path, budget), "traffic.concurrency", count)
     said = f"{scenario.system.name}: {budget:g} tokens a beat and {count:g} requests at once, its cheapest setting"
     return replace(chosen, assumed=(*scenario.assumed, said))
 

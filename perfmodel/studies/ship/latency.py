@@ -17,7 +17,7 @@ from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import PRECISION_BYTES
 from perfmodel.studies.calibrate import FITTED_SPEEDS, PUBLIC_SPEEDS, public_speed
-from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, figure
+from perfmodel.studies.figures import Chart, Claim, Figure, Layer, Number, Table, Verdict, figure
 from perfmodel.studies.ship.data import only_known
 
 MODELS = (
@@ -68,7 +68,7 @@ def _with_dataflow(rival: str, times: Mapping[str, tuple[float, float, float]]) 
     """Return what holds of the lowest latency once a dataflow machine is compared: its time, ours and the bare one."""
     lost = [model for model, (theirs, ours, _) in times.items() if theirs < ours]
     bare = [model for model, (theirs, _, ours) in times.items() if theirs < ours]
-    verdict = "holds" if not lost and not bare else "fails" if bare else "depends"
+    verdict: Verdict = "holds" if not lost and not bare else "fails" if bare else "depends"
     flips = "; ".join(f"{model} {times[model][0]:.2f} against {times[model][1]:.2f} s" for model in lost)
     return Claim(
         f"... and lower than {rival}'s",
@@ -252,7 +252,8 @@ _CAUSES = (
 
 def _calibrated_speeds(models: Sequence[str]) -> tuple[list[tuple[str, ...]], list[Number]]:
     """Return the calibrated LPU beside public speeds, model by model, and those that the fit did not see."""
-    table, numbers = [], []
+    table: list[tuple[str, ...]] = []
+    numbers: list[Number] = []
     for model in models:
         scenario = resolve(model, "lpu-v1", Options(prompt=1024.0, output=256.0))
         speed = 1 / float(evaluate(scenario, ("tpot_s",)).metrics["tpot_s"])
