@@ -39,6 +39,7 @@ from perfmodel.specs.types import (
     Vision,
 )
 from perfmodel.specs.units import INSIDE, YEAR, change, show
+from perfmodel.trace import is_given
 
 
 @dataclass(frozen=True)
