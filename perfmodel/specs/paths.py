@@ -14,6 +14,8 @@ from perfmodel.specs.ranges import Range, choices_of, range_of, read_number, rea
 from perfmodel.specs.types import Provenance, Scenario
 
 ROOTS = ("system", "model", "traffic", "deployment", "speculation", "economics")
+#: Words that an option gives, since more hangs on them than the word.
+_BY_OPTION = {"deployment.engine": "--engine", "deployment.plan": "--plan"}
 _SKIPPED = frozenset({"provenance", "aliases", "changed", "assumed", "warnings", "plans"})
 
 
@@ -275,6 +277,10 @@ def read(part: Any, path: str, written: Any) -> Any:
             raise UserError(f"expected a word, found {word!r}")
         if fault := text_fault(word):
             raise UserError(fault)
+        if path in _BY_OPTION:
+            raise UserError(f"decides what is read: give {_BY_OPTION[path]}")
+        if path != "traffic.lengths" and ".computes_as." not in path:
+            raise UserError("is read from files, which it names or goes with: write a file that extends this one")
         return word
     raise UserError(f"'{path}' is a group; name one of its numbers")
 

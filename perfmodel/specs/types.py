@@ -45,7 +45,7 @@ Degree = Annotated[Number, Range("1", 1.0, 1e6, whole=True)]
 #: What there is at least one of, in the mean.
 AtLeastOne = Annotated[Number, Range("1", 1.0, 1e9)]
 Bytes = Annotated[Number, Range("B")]
-Capacity = Annotated[Number, Range("B", 1.0)]
+Capacity = Annotated[Number, Range("B", 1.0, 1e16)]
 Bandwidth = Annotated[Number, Range("B/s", 1.0)]
 Rate = Annotated[Number, Range("FLOP/s", 1.0)]
 Seconds = Annotated[Number, Range("s", most=1e12)]

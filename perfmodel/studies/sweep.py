@@ -81,7 +81,9 @@ def parse_axis(scenario: Scenario, path: str, written: Any) -> Axis:
         where = full_path(scenario, path)
         old = get(scenario, where)
         if isinstance(old, bool | str):
-            choices = [read(scenario, where, word) for word in _listed(written)]
+            # A plan or an engine makes a question of its own, which refuses one that there is not.
+            given = where in _WORDS
+            choices = [word if given else read(scenario, where, word) for word in _listed(written)]
             return Axis(where, _some(path, tuple(_word(choice) for choice in choices)), loops=True)
         rule = range_at(scenario, where)
         values = _numbers(scenario, where, written)
