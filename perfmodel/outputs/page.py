@@ -10,6 +10,7 @@ import functools
 import html
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 #: Colours that keep apart in light and dark and for the colour-blind (Okabe and Ito).
@@ -129,6 +130,16 @@ def _library() -> str:
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
+#: What stands above the licences.
+_CREDIT = "Licences of the libraries that draw the charts of this page"
+
+
+@functools.cache
+def _licences() -> str:
+    """Return the notices of the libraries that a page holds, which their licences ask to go with each copy."""
+    return (Path(__file__).parent / "assets" / "licences.txt").read_text(encoding="utf-8")
+
+
 def table(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -220,6 +231,7 @@ def page(title: str, lead: str, sections: Sequence[str], foot: Sequence[str]) ->
     """Return a whole page; ``sections`` are HTML, title, lead and foot plain text."""
     drawn = any('class="chart"' in part for part in sections)
     scripts = f"<script>{_library()}</script>\n<script>{_START}</script>" if drawn else ""
+    credit = f"<details><summary>{_CREDIT}</summary><pre>{escape(_licences())}</pre></details>" if drawn else ""
     said = "".join(f"<p>{escape(line)}</p>" for line in foot)
     body = "\n".join(sections)
     return f"""<!doctype html>
@@ -236,7 +248,7 @@ def page(title: str, lead: str, sections: Sequence[str], foot: Sequence[str]) ->
 <h1>{escape(title)}</h1>
 {paragraph(lead, "lead")}
 {body}
-<footer>{said}</footer>
+<footer>{said}{credit}</footer>
 </main>
 {scripts}
 </body>

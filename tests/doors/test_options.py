@@ -27,6 +27,8 @@ COMMANDS = typer.main.get_command(application()).commands
 MIXTRAL = ["mixtral-8x7b", "--on", "dgx-h100"]
 TIMES = [f"--{time}-{what}" for time in ("ttft", "tpot", "latency") for what in ("p50", "p90", "p99", "mean")]
 
+#: Limits that a load is near to.
+LIMITS = {"ttft": ("0.5 s", "1 s"), "tpot": ("25 ms", "50 ms"), "latency": ("6 s", "12 s")}
 #: The question of each verb; the options below are added to it.
 BASE = {
     "predict": ["predict", *MIXTRAL],
@@ -46,7 +48,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--plan", "tp4", "tp8"),
         ("--tp", "4", "8"),
         ("--pp", "2", "4"),
-        ("--ep", "2", "4"),
+        ("--ep", "4", "8"),
         ("--dp", "2", "4"),
         ("--engine", "vllm", "sglang"),
         ("--precision", "bf16", "fp8"),
@@ -65,7 +67,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--arrival-scv", "1", "2"),
         ("--prefix-hits", "0.2", "0.4"),
         ("--lengths", "azure-chat", "azure-code"),
-        *((time, "40 s", "80 s") for time in TIMES),
+        *((time, *LIMITS[time[2:-4] if time[-4] == "-" else time[2:-5]]) for time in TIMES),
         ("--set", "system.efficiency.layer_time=x1", "system.efficiency.layer_time=x0.9"),
         ("--context", "2000", "3000"),
         ("--tpot", "40ms", "60ms"),
@@ -76,7 +78,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--least", "cost", "chips"),
         ("--precisions", "bf16", "bf16,fp8"),
         ("--ks", "3", "3,5"),
-        ("--max-chips", "100", "4"),
+        ("--max-chips", "100", "3"),
         ("--availability", "0.9", "0.9999999"),
         ("--chip-mtbf", "50000h", "50h"),
         ("--profile", "0.3,1", "0.3,0.6,1"),
@@ -87,20 +89,27 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
 }
 
 #: What an option cannot be asked without; where none of them is there the first comes along.
-NEEDS: dict[str, tuple[str, ...]] = {
-    "--prompt": ("--output",),
-    "--output": ("--prompt",),
-    "--draft": ("--alpha", "--ar", "--accept", "--accept-logged"),
-    "--k": ("--draft",),
-    "--ks": ("--draft",),
-    "--alpha": ("--k", "--ks"),
-    "--ar": ("--k", "--ks"),
-    "--accept": ("--draft",),
-    "--accept-logged": ("--draft",),
-    "--chip-mtbf": ("--availability",),
+NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "--prompt": (("--output",),),
+    "--output": (("--prompt",),),
+    # Experts are exchanged between replicas only.
+    "--ep": (("--dp",), ("--tp", "--plan")),
+    "--draft": (("--alpha", "--ar", "--accept", "--accept-logged"),),
+    "--k": (("--draft",),),
+    "--ks": (("--draft",),),
+    "--alpha": (("--k", "--ks"),),
+    "--ar": (("--k", "--ks"),),
+    "--accept": (("--draft",),),
+    "--accept-logged": (("--draft",),),
+    "--chip-mtbf": (("--availability",),),
 }
-UNDER_LOAD = dict.fromkeys((*TIMES, "--arrival-scv", "--prefix-hits", "--lengths"), ("--rate",))
-OF_VERB: dict[str, dict[str, tuple[str, ...]]] = {"predict": UNDER_LOAD, "compare": UNDER_LOAD}
+UNDER_LOAD = dict.fromkeys((*TIMES, "--arrival-scv", "--prefix-hits", "--lengths"), (("--rate",),))
+OF_VERB: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
+    "predict": UNDER_LOAD,
+    "compare": UNDER_LOAD,
+    "solve": {"--dp": (("--concurrency",),)},
+    "size": {"--ep": ()},
+}
 #: What each question of a verb has, whatever else: what arrives, and for a search one plan, for all of them take long.
 ALWAYS = {
     "size": (("--rate",), ("--tp", "--plan", "--pp", "--ep", "--prefill-on")),
@@ -156,8 +165,8 @@ def whole(verb: str, options: Iterable[str]) -> frozenset[str]:
     """Return options with those that they cannot be asked without."""
     found = set(options)
     while True:
-        needs = [NEEDS.get(option) or OF_VERB.get(verb, {}).get(option) for option in found]
-        missing = [need[0] for need in (*needs, *ALWAYS.get(verb, ())) if need and not found & set(need)]
+        needs = [need for option in found for need in OF_VERB.get(verb, {}).get(option, NEEDS.get(option, ()))]
+        missing = [need[0] for need in (*needs, *ALWAYS.get(verb, ())) if not found & set(need)]
         if not missing:
             return frozenset(found)
         found.add(missing[0])
@@ -245,6 +254,7 @@ def numbers(command: tuple[str, ...]) -> str:
 WITHOUT_NUMBERS = {
     "fit": ("--concurrency", "--k", "--alpha", "--ar", "--accept", "--accept-logged"),
     **dict.fromkeys(("predict", "compare"), TIMES),
+    "size": ("--ep", "--least"),
 }
 SINGLE = [(verb, option) for verb in BASE for option in options_of(verb)]
 
