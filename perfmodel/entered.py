@@ -20,7 +20,10 @@ Numbers = Callable[[Scenario], Any]
 SHOWN_ONLY = "no equation of such a system reads it"
 #: Where an input counts whose answer can do without it, by its whole path; the first that fits is said.
 _COUNTS = (
-    (r"system\.link\.ports|system\.link\.port_.*|system\.memory\.(sram|ddr)\..*|system\.tile", SHOWN_ONLY),
+    (r"system\.memory\.(sram|ddr)\..*|system\.tile", SHOWN_ONLY),
+    (r"system\.chips_per_node", "it counts where nodes bound a group of chips, or are spared"),
+    (r"system\.power\.(cap|chip_tdp)", "it counts where power follows the work"),
+    (r"system\.link\.port.*", "it counts where system.link.bandwidth_per_direction is not given"),
     (r"traffic\.(prompt|output)_scv", "it counts under a rate, with --lengths lognormal"),
     (r"traffic\.arrival_scv", "it counts under a rate"),
     (r"traffic\.think_time", "it counts in simulate --sessions"),
@@ -49,6 +52,7 @@ _COUNTS = (
     (r"system\.engine\.max_sequences", "it counts under a rate"),
     (r"deployment\.ep", "it counts for models with experts"),
     (r"model\.max_context", "it counts in fit"),
+    (r"(speculation\.)?model\..*\.q_lora_rank", "it counts where queries go through latents"),
 )
 
 

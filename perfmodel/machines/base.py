@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from perfmodel.errors import UserError
@@ -600,7 +600,24 @@ def stage_link(system: System) -> Link | Network:
     -------
     Link or Network
     """
-    return system.network if is_given(system.network.bandwidth_per_direction) else system.link
+    return system.network if is_given(system.network.bandwidth_per_direction) else scale_up_link(system)
+
+
+def scale_up_link(system: System) -> Link:
+    """Return the links between the chips of a node; their rate is that of all ports where only those are given.
+
+    Parameters
+    ----------
+    system : System
+
+    Returns
+    -------
+    Link
+    """
+    link = system.link
+    if is_given(link.bandwidth_per_direction) or not is_given(link.ports):
+        return link
+    return replace(link, bandwidth_per_direction=link.ports * link.port_bandwidth_per_direction)
 
 
 def listed(values: Any) -> str:

@@ -160,7 +160,7 @@ def all_reduce_time(system: System, message: Any) -> Any:
     Number
         Time [s].
     """
-    efficiency, link = efficiency_of(system), system.link
+    efficiency, link = efficiency_of(system), base.scale_up_link(system)
     latency, bandwidth = efficiency.all_reduce_latency, efficiency.all_reduce_bandwidth
     if is_given(efficiency.link_bandwidth):
         bandwidth = bandwidth * (link.bandwidth_per_direction / efficiency.link_bandwidth)
@@ -291,7 +291,7 @@ def hop_time(scenario: Scenario, tokens: Any) -> Any:
         Time [s].
     """
     system, plan = scenario.system, scenario.deployment
-    link = system.link
+    link = base.scale_up_link(system)
     bandwidth = link.bandwidth_per_direction * plan.tp
     if link.topology == "quadfour":
         bandwidth = collectives.quadfour_forward_bandwidth(

@@ -20,6 +20,7 @@ from typing import Any, cast
 from perfmodel.errors import UserError
 from perfmodel.specs import files, kinds, naming, plugins, rules
 from perfmodel.specs.naming import EngineName, read_engine, release_numbers
+from perfmodel.specs.paths import quantities
 from perfmodel.specs.types import (
     ENGINES,
     Economics,
@@ -546,6 +547,9 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     chosen = engine or system.default_engine
     own = _own_efficiencies(find("system", name))
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, read_engine(chosen).name, own)
+    efficiency = efficiency.at_rates(system.rates)
+    read = {f"efficiency.{path}" for path, _, _ in quantities(efficiency)}
+    origin = {path: entry for path, entry in origin.items() if path in read}
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
     return with_power(with_engine(system, chosen)), chosen, warnings
 

@@ -7,7 +7,7 @@ traced inputs and ``--set`` are all made from these annotations.  Where each val
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
@@ -486,7 +486,10 @@ Topology = Literal["switch", "mesh", "peer", "pcie", "pcie_host", "torus2d", "to
 
 @dataclass(frozen=True)
 class Link:
-    """Links between the chips that share a model; bandwidth is that of one chip, one direction."""
+    """Links between the chips that share a model; bandwidth is that of one chip, one direction.
+
+    Where it is not given, it is that of all ``ports``.
+    """
 
     topology: Topology
     bandwidth_per_direction: Bandwidth = UNPUBLISHED
@@ -570,6 +573,20 @@ class Plan:
 @dataclass(frozen=True)
 class Efficiency:
     """What an engine reaches on a chip; each kind of machine has a dataclass with fields of its own."""
+
+    def at_rates(self, rates: Iterable[str]) -> Efficiency:
+        """Return what is reached at the rates that a system has.
+
+        Parameters
+        ----------
+        rates : iterable of str
+            Their names.
+
+        Returns
+        -------
+        Efficiency
+        """
+        return self
 
     def even_experts(self, experts: Any) -> Any:
         """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.

@@ -169,6 +169,8 @@ def _chip_lines(system: System, line: Callable[..., Line], hbm_year: str) -> tup
         dies = yield_cost.dies_per_wafer(
             area=area, diameter=shelf("wafer_diameter"), scribe=shelf("scribe"), edge=shelf("edge")
         )
+        if not dies > 0:
+            return NAN
         sold = yield_cost.harvested_yield(perfect=perfect, harvest=other("harvest"))
         cost = yield_cost.die_cost(wafer=shelf("wafer", die.wafer), dies=dies, sold=sold)
         return float(cost * die.dies_per_package)
