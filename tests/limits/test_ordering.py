@@ -43,7 +43,10 @@ def asked(question, **more):
 
 def answers(scenario):
     metrics = evaluate(scenario, WANTED).metrics
-    return tuple(float(metrics[name]) for name in WANTED)
+    found = tuple(float(metrics[name]) for name in WANTED)
+    # Where a number of the machine is not published there is nothing to compare.
+    assume(all(math.isfinite(value) for value in found))
+    return found
 
 
 def published(scenario, path):
@@ -65,7 +68,7 @@ def published(scenario, path):
     ],
     ids=lambda paths: paths[0],
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(question=questions, factor=st.sampled_from([1.05, 1.5, 4.0]))
 def test_more_is_never_slower(paths, question, factor):
     """The same layout, one part of the machine better: no request takes longer and no token is lost."""
@@ -80,7 +83,7 @@ def test_more_is_never_slower(paths, question, factor):
     assert faster >= rate / ROUNDING
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(question=questions, k=st.sampled_from([1.0, 4.0]), draft=st.sampled_from(["ngram", "eagle"]))
 def test_a_draft_that_is_never_accepted_never_helps(question, k, draft):
     plain = asked(question)
@@ -90,7 +93,7 @@ def test_a_draft_that_is_never_accepted_never_helps(question, k, draft):
     assert slower <= rate * ROUNDING
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(question=questions)
 def test_one_more_client_never_lowers_throughput(question):
     """Without preemption, and outputs of more than a few tokens."""
@@ -98,3 +101,22 @@ def test_one_more_client_never_lowers_throughput(question):
     one = asked(question)
     more = put(one, "traffic.concurrency", float(one.traffic.concurrency) + 1)
     assert answers(more)[1] >= answers(one)[1] / ROUNDING
+
+
+#: Parts that differ from an older one in their memory.  B300 after B200 is left out by name: no row of it was fitted,
+#: and its file has the 7.75 TB/s that a measurement tool takes where that of B200 has the 8.0 of the datasheet.
+NEWER = [
+    ("dgx-h100", "dgx-h200"),
+    ("a100-40gb-8", "dgx-a100"),
+    ("gh200-96gb", "gh200-144gb"),
+    ("mi300x-8", "mi325x-8"),
+]
+
+
+@pytest.mark.parametrize(("older", "newer"), NEWER)
+@pytest.mark.parametrize("engine", ["vllm", "trtllm", "sglang"])
+def test_a_newer_part_of_one_memory_is_never_slower(older, newer, engine):
+    asked = Options(tp=1.0, engine=engine, prompt=1000.0, output=500.0, concurrency=64.0)
+    before, after = (evaluate(resolve("llama-3.1-8b", name, asked), WANTED).metrics for name in (older, newer))
+    assert float(after["output_tokens_per_s"]) >= float(before["output_tokens_per_s"])
+    assert float(after["request_latency_s"]) <= float(before["request_latency_s"])

@@ -240,9 +240,9 @@ def test_one_rank_has_nothing_to_reduce(form):
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "rtx-4090-8", "mi300x-8", "tpu-v6e"])
-@pytest.mark.parametrize("graphs", ["true", "false"])
-def test_no_machine_pays_for_a_collective_of_one_chip(name, graphs):
-    one = resolve("llama-3.1-8b", name, Options(tp=1.0), [f"system.efficiency.cuda_graphs={graphs}"])
+@pytest.mark.parametrize("eager", ["true", "false"])
+def test_no_machine_pays_for_a_collective_of_one_chip(name, eager):
+    one = resolve("llama-3.1-8b", name, Options(tp=1.0), [f"system.efficiency.eager={eager}"])
     assert run(one).breakdown["decode"]["collective"] == 0
 
 
