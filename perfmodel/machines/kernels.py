@@ -510,7 +510,10 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     latency = latency + 2 * later
     if link.topology == "mesh":
         return collectives.full_mesh_all_reduce(
-            message=message, ranks=ranks, latency=latency, link_bandwidth=bandwidth / maximum(1.0, system.chips_per_node - 1)
+            message=message,
+            ranks=ranks,
+            latency=latency,
+            link_bandwidth=bandwidth / maximum(1.0, system.chips_per_node - 1),
         )
     return collectives.two_shot_all_reduce(message=message, ranks=ranks, latency=latency, bandwidth=bandwidth)
 
@@ -809,7 +812,8 @@ class Kernels(Alternating):
             if faster != 1.0:
                 found.append(
                     f"all-reduces are those measured over links of {float(measured.link_bandwidth) / 1e9:g} GB/s, "
-                    f"x{faster:.3g} as fast: from H100 to B200 that misses large measured ones by a factor of 1.2 to 2.2"
+                    f"x{faster:.3g} as fast: from H100 to B200 that misses large measured ones by a factor of 1.2 to "
+                    "2.2"
                 )
         return found
 
