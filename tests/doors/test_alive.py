@@ -1,8 +1,8 @@
 """Every number that a question can set moves an answer, or the answer says that it did not.
 
 A number is tried at twice, half, a hundredth and thirty times its value, or where its range allows; one that nobody has
-published is given.  It need not move every answer: models with experts, other precisions and layouts, drafts, rates and costs are
-asked about until one moves.
+published is given.  It need not move every answer: models with experts, other precisions and layouts, drafts, rates and
+costs are asked about until one moves.
 """
 
 from __future__ import annotations
