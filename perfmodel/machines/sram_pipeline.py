@@ -638,7 +638,7 @@ class SramPipeline(Machine):
                     running=running, occupancy=draft.taken, output=output, joining=0.0
                 )
         alone = first.time + started + steps * (decoding_of.step.time + stall)
-        pace = chunks.full.time
+        pace = maximum(chunks.full.time, both.time)
         if not efficiency.fused_batches:
             # Beats of decode are as long as what is in flight lets them be.
             pace = (entering * chunks.full.time + leaving * both.time) * most
