@@ -230,9 +230,8 @@ def walked(on: str) -> tuple[frozenset[str], frozenset[str]]:
     first = asked(on, "llama-3.1-8b", {"concurrency": 8.0})
     assert first is not None
     alive |= moved_together(ports(first), {path for path in still(paths, alive) if path.startswith("system.link.port")})
-    silicon = [f"system.die.{word}" for word in ("wafer=n4", "package=cowos-s", "area=800 mm2")]
-    priced = asked(on, "llama-3.1-8b", {"concurrency": 8.0}, silicon)
-    assert priced is not None
+    silicon = {"wafer": "n4", "package": "cowos-s", "area": 800.0}
+    priced = put_all(first, {f"system.die.{name}": value for name, value in silicon.items()})
     alive |= moved_alone(priced, still(paths, alive), owned)
     alive |= moved_alone(priced, {path for path in paths - alive if path == "system.tile"}, owned)
     alive |= moved_alone(first, still(paths, alive), loaded)
