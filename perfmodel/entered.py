@@ -20,7 +20,7 @@ Numbers = Callable[[Scenario], Any]
 SHOWN_ONLY = "no equation of such a system reads it"
 #: Where an input counts whose answer can do without it, by its whole path; the first that fits is said.
 _COUNTS = (
-    (r"system\.memory\.(sram|ddr)\..*|system\.tile", SHOWN_ONLY),
+    (r"system\.memory\.(sram|ddr)\..*|system\.(tile|cores)", SHOWN_ONLY),
     (r"system\.chips_per_node", "it counts where nodes bound a group of chips, or are spared"),
     (r"system\.power\.(cap|chip_tdp)", "it counts where power follows the work"),
     (r"system\.link\.port.*", "it counts where system.link.bandwidth_per_direction is not given"),
