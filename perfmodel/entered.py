@@ -20,13 +20,13 @@ Numbers = Callable[[Scenario], Any]
 SHOWN_ONLY = "no equation of such a system reads it"
 #: Where an input counts whose answer can do without it, by its whole path; the first that fits is said.
 _COUNTS = (
-    (r"system\.memory\.(sram|ddr)\..*|system\.tile", SHOWN_ONLY),
+    (r"system\.memory\.(sram|ddr)\..*|system\.(tile|cores)", SHOWN_ONLY),
     (r"system\.chips_per_node", "it counts where nodes bound a group of chips, or are spared"),
     (r"system\.power\.(cap|chip_tdp)", "it counts where power follows the work"),
     (r"system\.link\.port.*", "it counts where system.link.bandwidth_per_direction is not given"),
     (r"traffic\.(prompt|output)_scv", "it counts under a rate, with --lengths lognormal"),
     (r"traffic\.arrival_scv", "it counts under a rate"),
-    (r"traffic\.think_time", "it counts in simulate --sessions"),
+    (r"traffic\.think_time", "it counts in simulate --concurrency"),
     (r"traffic\.(rounds|length_jitter|prefill_first|concurrency)", "it counts for several clients, without a rate"),
     (r"traffic\.(prompt|output|lengths)", "what is replayed has lengths of its own"),
     (r"system\.(die|node|carbon)\..*|system\.power\.all_in_per_chip|economics\.grid_carbon", "it counts in tco"),

@@ -697,6 +697,8 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[_Effect]) -> d
     spreads = {"ttft_s": ttft, "ttft_median_s": ttft, "tpot_s": tpot}
     factors = {}
     for key in _times(scenario):
+        if not float(answer.metrics[key]) > 0:
+            continue  # one token has no time to the next
         down = math.hypot(spreads[key], *(min(0.0, *effect.moves[key]) for effect in effects))
         up = math.hypot(spreads[key], *(max(0.0, *effect.moves[key]) for effect in effects))
         factors[key] = math.exp(-down), math.exp(up)

@@ -67,7 +67,10 @@ def sweep(
             return INTERRUPTED
         if stored.reduction is not None:
             rows.print_kept(space, stored.reduction, stored.to_frame(), common.console())
-            print_said([("assumed", space.assumed)], common.console())
+            print_said([("assumed", space.assumed), ("mind", space.warnings)], common.console())
+        else:
+            for line in space.warnings:
+                print(f"mind: {line}", file=sys.stderr)
         print(stored, file=sys.stderr)
         return _code(stored.fits())
     for name in how:
@@ -87,7 +90,7 @@ def sweep(
             rows.print_rows(result, rows.first_rows(result), common.console())
             if len(result) > rows.MOST:
                 print(f"the first {rows.MOST} of {len(result):,} points; --out FILE.csv writes all")
-            print_said([("assumed", space.assumed)], common.console())
+            print_said([("assumed", space.assumed), ("mind", space.warnings)], common.console())
     if out is not None:
         print(f"{len(result):,} points in {out}", file=sys.stderr)
     return _code(any(np.any(cell.prediction.fits) for cell in result.cells))

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from perfmodel.entered import said, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.question import number
@@ -105,10 +106,15 @@ def ask(
     for change in changes:
         asked = assign(asked, change)
     system = asked.system
-    times = machine_of(system).collective(system, operation, ranks, size)
-    if not times:
+
+    def times(one: Scenario) -> Any:
+        return dict(machine_of(one.system).collective(one.system, operation, ranks, size))
+
+    found = times(asked)
+    if not found:
         raise UserError(f"collective {operation}: nothing is published of the links of {system.name} to answer it")
-    return Collective(system, chosen, operation, ranks, size, dict(times), tuple(warnings))
+    unread = [said(path, entered=False, why="a collective is about links") for path in unmoved(asked, times)]
+    return Collective(system, chosen, operation, ranks, size, found, (*warnings, *unread))
 
 
 def print_collective(answer: Collective, console: Console) -> None:

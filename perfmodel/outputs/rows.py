@@ -27,6 +27,7 @@ def header(result: Space, question: str) -> list[str]:
     return [
         comment(f"perfmodel {__version__}: {question}"),
         comment(f"assumed: {'; '.join(result.assumed)}"),
+        *([comment(f"mind: {'; '.join(result.warnings)}")] if result.warnings else []),
         comment(f"units: {units}; all other columns are numbers or words"),
     ]
 

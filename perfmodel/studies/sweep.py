@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.entered import idle, said, same, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.operators import CAUSES
-from perfmodel.prediction import ALL, METRICS, Prediction, evaluate
+from perfmodel.prediction import ALL, METRICS, Prediction, evaluate, numbers
 from perfmodel.question import Options, check_plan, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import check, full_path, get, put, range_at, read
 from perfmodel.specs.types import Model, Scenario
-from perfmodel.studies.results import is_better_low, unit_of
+from perfmodel.specs.units import show
+from perfmodel.studies.results import is_better_low, results, unit_of
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
 BLOCK = 65536
@@ -175,11 +177,14 @@ class Space:
         One a combination of the axes that loop.
     assumed : tuple of str
         What the question left open.
+    warnings : tuple of str
+        Axes and changes that moved nothing.
     """
 
     axes: tuple[Axis, ...]
     corners: tuple[Corner, ...]
     assumed: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def grid(self) -> tuple[Axis, ...]:
@@ -232,7 +237,7 @@ class Space:
             for length, at, cut in zip(self.shape, np.unravel_index(inside, cuts), cuts, strict=True)
         )
         axes = [axis if axis.loops else replace(axis, values=axis.values[next(pieces)]) for axis in self.axes]
-        return Space(tuple(axes), (self.corners[corner],), self.assumed)
+        return Space(tuple(axes), (self.corners[corner],), self.assumed, self.warnings)
 
     def _cuts(self, most: int) -> list[int]:
         """Return into how many pieces each broadcasting axis is cut."""
@@ -246,7 +251,7 @@ class Space:
         """Work out every point."""
         axes = {axis.path: axis.values for axis in self.grid}
         cells = tuple(Cell(corner.words, evaluate_grid(corner.scenario, axes)) for corner in self.corners)
-        return Sweep(self.axes, self.corners, self.assumed, cells)
+        return Sweep(self.axes, self.corners, self.assumed, self.warnings, cells)
 
     def rows(self, words: Mapping[str, Any], answer: Prediction, pick: Callable[[Any], Any]) -> dict[str, Any]:
         """Return rows of one corner as columns; ``pick`` takes from an array of an answer the values of those rows."""
@@ -278,6 +283,8 @@ class Sweep(Space):
         One a combination of the axes that loop.
     assumed : tuple of str
         What the question left open.
+    warnings : tuple of str
+        Axes and changes that moved nothing.
     cells : tuple of Cell
         The answer of each corner.
     """
@@ -478,7 +485,84 @@ def space(
         scenario = _looped(model, on, words, grid, options, changes)
         _check_layouts(scenario, grid)
         corners.append(Corner(words, scenario))
-    return Space(parsed, tuple(corners), tuple(word for word in _assumed(corners) if not _varied(word, paths)))
+    assumed = [word for word in _assumed(corners) if not _varied(word, paths)]
+    held = _held(corners[0], grid, lambda more: _looped(model, on, corners[0].words, grid, options, [*changes, *more]))
+    return Space(parsed, tuple(corners), (*assumed, *held), tuple(_idle(parsed, corners)))
+
+
+def _held(corner: Corner, grid: Sequence[Axis], asked: Callable[[list[str]], Scenario]) -> list[str]:
+    """Return where the layout is held along an axis at one of whose ends alone another would be assumed."""
+
+    def words(scenario: Scenario) -> str:
+        return f"TP{scenario.deployment.tp:g} PP{scenario.deployment.pp:g}"
+
+    found = []
+    for axis in grid:
+        if axis.path.startswith("deployment."):
+            continue
+        others = []
+        for end in dict.fromkeys((axis.values[0], axis.values[-1])):
+            try:
+                other = words(asked([f"{axis.path}={end!r}" + ("" if axis.unit == "1" else f" {axis.unit}")]))
+            except UserError:
+                continue
+            if other != words(corner.scenario):
+                others.append(f"{other} at {show(end, axis.unit, 3)}")
+        if others:
+            said = f"{words(corner.scenario)} is held along {axis.path}"
+            found.append(f"{said}; alone it would be {' and '.join(others)}: ask for one value with --set")
+    return found
+
+
+def _idle(axes: Sequence[Axis], corners: Sequence[Corner]) -> list[str]:
+    """Return a line for each axis, and each change of the question, that moves nothing at any corner.
+
+    An axis is tried at its ends, the others at theirs.
+    """
+    grid = [axis for axis in axes if not axis.loops]
+
+    def ends(scenario: Scenario, axis: Axis) -> tuple[float, float]:
+        own = get(scenario, axis.path) if len(axis.values) == 1 else axis.values[-1]
+        return axis.values[0], float(own)
+
+    def probed(scenario: Scenario) -> list[Any]:
+        placed = _placed(scenario, {axis.path: ends(scenario, axis) for axis in grid})
+        return list(results(evaluate(placed)).values())
+
+    still = {at: axis for at, axis in enumerate(grid) if len(set(ends(corners[0].scenario, axis))) > 1}
+    paths = {axis.path for axis in axes}
+    changed = tuple(change for change in corners[0].scenario.changed if change[0] not in paths)
+    for corner in corners:
+        scenario = replace(corner.scenario, changed=changed)
+        numbers_here = [np.asarray(value) for value in probed(scenario)]
+        still = {
+            at: axis
+            for at, axis in still.items()
+            if all(value.ndim == 0 or same(*value.take([0, -1], at).swapaxes(0, at)) for value in numbers_here)
+        }
+        unmoved_here = unmoved(scenario, probed)
+        changed = tuple(change for change in changed if change[0] in unmoved_here)
+        if not still and not changed:
+            break
+    idle_here = [axis.path for axis in still.values()] + [path for path, _ in changed]
+    return [*idle(corners[0].scenario, idle_here, numbers), *_idle_words(axes, corners, probed)]
+
+
+def _idle_words(
+    axes: Sequence[Axis], corners: Sequence[Corner], probed: Callable[[Scenario], list[Any]]
+) -> Iterator[str]:
+    """Give a line for each axis of words between none of whose values anything moves."""
+    for axis in axes:
+        if not axis.loops or axis.path in _WHOLE_SPECS or axis.path.startswith("deployment.") or len(axis.values) < 2:
+            continue
+        first: dict[tuple[Any, ...], list[Any]] = {}
+        for corner in corners:
+            others = tuple(value for path, value in corner.words.items() if path != axis.path)
+            mine = probed(corner.scenario)
+            if not same(first.setdefault(others, mine), mine):
+                break
+        else:
+            yield said(axis.path, entered=True)
 
 
 def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collection[str] = ALL) -> Prediction:

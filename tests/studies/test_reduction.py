@@ -53,7 +53,7 @@ def test_parts_are_the_points_in_order(lengths, most):
         Corner(dict(zip([axis.path for axis in words], values, strict=True)), None)
         for values in itertools.product(*(axis.values for axis in words))
     ]
-    space = Space(axes, tuple(corners), ())
+    space = Space(axes, tuple(corners), (), ())
     seen = []
     for number in range(space.parts(most)):
         part = space.part(number, most)
@@ -186,4 +186,4 @@ def test_a_wrong_reduction_lists_what_would_do(whole, text, hint):
 def test_too_many_groups_are_refused():
     axes = tuple(Axis(name, tuple(range(1000))) for name in ("a", "b"))
     with pytest.raises(UserError, match="1,000,000 groups"):
-        parse("best:tpot_s:by=a,b", Space(axes, (Corner({}, None),), ()))
+        parse("best:tpot_s:by=a,b", Space(axes, (Corner({}, None),), (), ()))
