@@ -26,7 +26,7 @@ _COUNTS = (
     (r"system\.link\.port.*", "it counts where system.link.bandwidth_per_direction is not given"),
     (r"traffic\.(prompt|output)_scv", "it counts under a rate, with --lengths lognormal"),
     (r"traffic\.arrival_scv", "it counts under a rate"),
-    (r"traffic\.think_time", "it counts in simulate --sessions"),
+    (r"traffic\.think_time", "it counts in simulate --concurrency"),
     (r"traffic\.(rounds|length_jitter|prefill_first|concurrency)", "it counts for several clients, without a rate"),
     (r"traffic\.(prompt|output|lengths)", "what is replayed has lengths of its own"),
     (r"system\.(die|node|carbon)\..*|system\.power\.all_in_per_chip|economics\.grid_carbon", "it counts in tco"),

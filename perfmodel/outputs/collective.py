@@ -108,7 +108,7 @@ def ask(
     times = machine_of(system).collective(system, operation, ranks, size)
     if not times:
         raise UserError(f"collective {operation}: nothing is published of the links of {system.name} to answer it")
-    return Collective(system, chosen, operation, ranks, size, dict(times), tuple(warnings))
+    return Collective(system, chosen, operation, ranks, size, dict(times), (*warnings, *catalog.in_place(system)))
 
 
 def print_collective(answer: Collective, console: Console) -> None:
