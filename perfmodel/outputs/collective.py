@@ -114,7 +114,8 @@ def ask(
     if not found:
         raise UserError(f"collective {operation}: nothing is published of the links of {system.name} to answer it")
     unread = [said(path, entered=False, why="a collective is about links") for path in unmoved(asked, times)]
-    return Collective(system, chosen, operation, ranks, size, found, (*warnings, *unread))
+    warnings = [*warnings, *catalog.in_place(system), *unread]
+    return Collective(system, chosen, operation, ranks, size, found, tuple(warnings))
 
 
 def print_collective(answer: Collective, console: Console) -> None:
