@@ -182,7 +182,7 @@ def test_what_is_refused_before_it_is_worked_out(words, tmp_path, capsys):
 
 def test_the_states_of_a_chain_are_bounded(capsys):
     words = ["predict", "llama-3.1-8b", "--on", "dgx-h100", "--rate", "1", "--set", "engine.max_sequences=1e12"]
-    one_line([*words, "--set", "memory.hbm.capacity=1e20 B"], capsys, code=0)
+    one_line([*words, "--set", "memory.hbm.capacity=1e16 B"], capsys, code=0)
 
 
 TRACE = "arrival_s,input_tokens,output_tokens\n0,100,10\n1,200,20\n2,300,10\n"
