@@ -23,6 +23,9 @@ import typer
 from perfmodel.cli import run
 from perfmodel.cli.app import application
 
+#: Minutes of two cores: by hand, with -m nightly.
+pytestmark = pytest.mark.nightly
+
 COMMANDS = typer.main.get_command(application()).commands
 MIXTRAL = ["mixtral-8x7b", "--on", "dgx-h100"]
 TIMES = [f"--{time}-{what}" for time in ("ttft", "tpot", "itl", "latency") for what in ("p50", "p90", "p99", "mean")]

@@ -193,7 +193,7 @@ def test_one_request_alone_gets_the_step_of_one(scenario, prompt, output):
         1e-3,
         Objectives({("tpot", "mean"): step * 1.05}),
         Options(traffic="chat"),
-        [f"traffic.prompt={prompt:g}", f"traffic.output={output:g}", "traffic.prompt_scv=0", "traffic.output_scv=0"],
+        [f"traffic.prompt={prompt:g}", f"traffic.output={output:g}", "traffic.lengths=fixed"],
     ).answers
     assert statistic(search.load.queue, "tpot", "mean") <= step * 1.05
 

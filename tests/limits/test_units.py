@@ -60,7 +60,9 @@ def test_rates_of_arithmetic(text):
     assert parse(text, "FLOP/s") == pytest.approx(989.4e12, rel=1e-12)
 
 
-@pytest.mark.parametrize(("text", "value"), [(5, 5.0), ("1e9 SI", 1e9), ("1_000 SI", 1000.0), ("-3.5 SI", -3.5), ("0", 0)])
+@pytest.mark.parametrize(
+    ("text", "value"), [(5, 5.0), ("1e9 SI", 1e9), ("1_000 SI", 1000.0), ("-3.5 SI", -3.5), ("0", 0)]
+)
 def test_a_number_as_such_is_in_the_inside_unit(text, value):
     assert parse(text, "B") == value
 

@@ -448,5 +448,6 @@ def test_a_prediction_is_capped_by_the_same_budget():
     answer = perfmodel.predict(
         "llama-3.1-70b", on="dgx-h100", tp=2, precision="fp8", prompt=8192, output=1024, concurrency=64
     )
-    assert answer.max_concurrency == found.requests
+    # Blocks grow: more run at once than would fit at full length, each holding what it has brought.
+    assert answer.max_concurrency >= found.requests
     assert answer.memory["kv_room"] == found.parts["kv_pool"]
