@@ -577,8 +577,9 @@ def solve(
     return study.solve(scenario, word("METRIC", metric), rest["for_"], target)
 
 
+@_taking()
 def collective(
-    operation: str, *, on: str, tp: float, message: str | float, engine: str | None = None, set: Changes = ()
+    operation: str, *, on: Name, tp: Quantity, message: Quantity, engine: str | None = None, set: Changes = ()
 ) -> Collective:
     """Answer how long one collective takes by itself, in a CUDA graph.
 
@@ -586,9 +587,9 @@ def collective(
     ----------
     operation : str
         ``all-reduce`` or ``all-to-all``.
-    on : str
+    on : str or path
         System.
-    tp : float
+    tp : float or str
         Ranks of the group [1].
     message : str or float
         What each rank contributes: ``"1 MB"``, or bytes [B].
@@ -609,7 +610,8 @@ def collective(
     """
     from perfmodel.outputs import collective as output
 
-    return output.ask(operation, on, tp, message, engine, read_changes(set))
+    asked = None if engine is None else word("--engine", engine)
+    return output.ask(word("OPERATION", operation), _one(on), tp, message, asked, read_changes(set))
 
 
 @_taking()

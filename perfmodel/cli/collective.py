@@ -31,9 +31,11 @@ def collective(
 
     Example: perfmodel collective all-reduce --on dgx-h100 --tp 8 --message 1MB
     """
+    from perfmodel import api
     from perfmodel.outputs import collective as output
 
-    answer = output.ask(operation, on, tp, message, engine, changes or [])
+    common.one_of(json=json, csv=csv)
+    answer = api.collective(operation, on=on, tp=tp, message=message, engine=engine, set=changes or ())
     if json:
         common.write_json(answer.to_dict())
     elif csv:

@@ -39,6 +39,7 @@ VERBS = (
     "whatif",
     "report",
     "validate",
+    "collective",
 )
 WAY_OUT = {"whatif": {"out": "path"}, "validate": {"out": None}}
 
@@ -206,6 +207,7 @@ def test_a_wrong_type_of_what_may_be_several_is_refused_too(parameter: str, tmp_
         (perfmodel.system, {"name": "dgx-h100", "engine": "vllm"}),
         (perfmodel.model, {"name": MODEL}),
         (perfmodel.show, {"name": MODEL}),
+        (perfmodel.collective, {"operation": "all-reduce", "on": "dgx-h100", "tp": 8, "message": "1MB"}),
         (perfmodel.names, {"kind": "systems"}),
         (perfmodel.report, {"name": "tco"}),
         (perfmodel.validate, {"data": "x.csv"}),

@@ -106,7 +106,7 @@ def test_the_tree_fits_the_terminal(width, capsys, monkeypatch):
 def test_explain_json(capsys):
     assert run(["explain", "ttft", "llama-3.1-8b", "--on", "lpu-v1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"metric", "value", "unit", "tree", "elasticities", "warnings"}
+    assert set(found) >= {"metric", "value", "unit", "tree", "elasticities", "warnings", "assumed", "plan"}
     assert set(found["elasticities"][0]) == {"path", "value", "unit", "elasticity", "switches", "source", "kind"}
 
 
