@@ -181,6 +181,9 @@ def idle(scenario: Scenario, paths: Sequence[str], traced: Numbers, why: str = "
     return [said(path, path in reached or isinstance(get(scenario, path), str | bool), why) for path in paths]
 
 
+_NUMBERS = float | int | np.ndarray | np.generic
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two answers are the same in every number and word; what does not exist equals itself.
 
@@ -197,7 +200,7 @@ def same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float | int | np.ndarray | np.generic) and not isinstance(one, bool):
+    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS) and not isinstance(one, bool):
         return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
     return bool(one == other)
 

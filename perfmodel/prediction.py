@@ -124,7 +124,8 @@ class Prediction:
                 phase: {cause: _json(value) if fits else None for cause, value in parts.items()}
                 for phase, parts in self.breakdown.items()
             },
-            "memory": {use: _json(value) for use, value in self.memory.items()},
+            # Where the weights do not fit there is no room; the reason says how much is missing.
+            "memory": {use: _json(np.maximum(value, 0.0)) for use, value in self.memory.items()},
             "usd_per_mtok": {of: _json(self.metrics[key]) for of, key in _USD.items()},
             "band": {key: dict(ends) for key, ends in self.band.items()} or None,
             "assumed": list(self.assumed),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-#: Tests that are known to miss, or were not seen to pass after the last merges, each with why; none is hidden: each runs,
-#: and is listed as an expected failure with its reason.
+#: Tests that are known to miss, or were not seen to pass after the last merges, each with why; none is hidden: each
+#: runs, and is listed as an expected failure with its reason.
 OPEN = {
     "tests/studies/test_ship_service.py::test_no_beat_carries_more_than_its_budget": "0.05 % over a budget of 4 tokens",
     "tests/cases/test_cases.py::test_case[kv-qwen36-35b-a3b-5090]": "the buffer of collectives on PCIe behind a host",

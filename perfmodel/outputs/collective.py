@@ -114,8 +114,8 @@ def ask(
     if not found:
         raise UserError(f"collective {operation}: nothing is published of the links of {system.name} to answer it")
     unread = [said(path, entered=False, why="a collective is about links") for path in unmoved(asked, times)]
-    warnings = [*warnings, *catalog.in_place(system), *unread]
-    return Collective(system, chosen, operation, ranks, size, found, tuple(warnings))
+    mind = (*warnings, *unread, *catalog.in_place(system))
+    return Collective(system, chosen, operation, ranks, size, found, mind)
 
 
 def print_collective(answer: Collective, console: Console) -> None:

@@ -548,7 +548,7 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     own = _own_efficiencies(find("system", name))
     efficiency, origin, warnings = load_efficiency(system.kind, system.chip, read_engine(chosen).name, own)
     efficiency = efficiency.at_rates(system.rates)
-    read = {f"efficiency.{path}" for path, _, _ in quantities(efficiency)}
+    read = {"efficiency", *(f"efficiency.{path}" for path, _, _ in quantities(efficiency))}
     origin = {path: entry for path, entry in origin.items() if path in read}
     system = replace(system, efficiency=efficiency, provenance={**system.provenance, **origin})
     return with_power(with_engine(system, chosen)), chosen, warnings

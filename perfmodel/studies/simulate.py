@@ -21,6 +21,7 @@ import numpy as np
 
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
+from perfmodel.prediction import run as predict
 from perfmodel.serving.chain import serve
 from perfmodel.serving.lengths import Lengths, empirical
 from perfmodel.serving.objectives import phrase, queue_of, summary
@@ -935,6 +936,8 @@ def ask(
         used = offered / service.capacity if service.capacity > 0 else np.nan
         return Comparison(scenario, {}, {}, {}, 0, 0, refused, 0, replicas, offered, np.nan, used, reason)
 
+    if np.isnan(service.capacity):
+        return nothing(predict(scenario).reason)
     if service.capacity <= 0:
         return nothing("no request of this traffic fits a replica's cache", refused=count)
     each = np.nan if rate is None else rate / all_replicas

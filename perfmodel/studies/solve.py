@@ -150,7 +150,9 @@ def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> So
         raise UserError(f"--target {target}: must be more than 0")
 
     def predicted(value: Any) -> Any:
-        return results(evaluate(put(scenario, where, value)))[name]
+        # Far from where it stands an input may leave nothing to divide by.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return results(evaluate(put(scenario, where, value)))[name]
 
     def single(value: float) -> float:
         return float(predicted(value))

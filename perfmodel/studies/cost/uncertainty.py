@@ -8,6 +8,7 @@ What two systems share, such as the price of electricity, is drawn once for both
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -247,7 +248,10 @@ def draw_samples(scenarios: Sequence[Scenario | None], samples: int = SAMPLES, s
         for unknown in kept:
             columns.setdefault((-1 if unknown.shared else at, unknown.path), len(columns))
     # The scrambled points lie inside the open interval but for rounding.
-    shares = qmc.Sobol(max(1, len(columns)), seed=seed).random(samples).clip(1e-9, 1 - 1e-9)
+    with warnings.catch_warnings():
+        # That a power of 2 is best is said where samples are asked for.
+        warnings.filterwarnings("ignore", message="The balance properties")
+        shares = qmc.Sobol(max(1, len(columns)), seed=seed).random(samples).clip(1e-9, 1 - 1e-9)
     systems: list[Drawn | None] = []
     for at, (scenario, kept) in enumerate(zip(scenarios, chosen, strict=True)):
         if scenario is None:
