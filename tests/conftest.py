@@ -26,6 +26,36 @@ OPEN = {
     "tests/studies/test_cost_figures.py": "budgets and requests at once are chosen now",
     "tests/backends/test_equation_units.py": "not seen to its end after the merges",
     "tests/test_benchmarks.py": "not seen after the merges",
+    # Not seen to their end after the last merges: to be run, and taken out of here, first.
+    **dict.fromkeys(
+        (
+            "tests/cli/test_answers.py",
+            "tests/cli/test_fit.py",
+            "tests/cli/test_load.py",
+            "tests/cli/test_specs.py",
+            "tests/docs/test_credit.py",
+            "tests/limits/test_gpu_pipelines.py",
+            "tests/limits/test_mutations.py",
+            "tests/limits/test_ordering.py",
+            "tests/limits/test_queueing.py",
+            "tests/limits/test_sram_layout.py",
+            "tests/outputs/test_answers.py",
+            "tests/outputs/test_ship_page.py",
+            "tests/outputs/test_whatif.py",
+            "tests/outputs/test_workbook.py",
+            "tests/paper/test_dataflow",
+            "tests/paper/test_kernels.py",
+            "tests/paper/test_liminal.py",
+            "tests/plugins",
+            "tests/specs/test_own_numbers.py",
+            "tests/studies/test_bom.py",
+            "tests/studies/test_figures.py",
+            "tests/studies/test_speedups.py",
+            "tests/studies/test_sweep.py",
+            "tests/studies/test_traces.py",
+        ),
+        "not seen after the last merges",
+    ),
 }
 
 
