@@ -43,6 +43,7 @@ _COUNTS = (
         r"system\.efficiency\.(call_latency|nccl_latency|nccl_growth|link_efficiency\..*)",
         "it counts for links over which nothing was measured",
     ),
+    (r"system\.efficiency\.(all_reduce|link)_.*", "it counts where chips share a layer"),
     (r"system\.efficiency\.hop_latency", "it counts where system.link.hop_latency is given"),
     (r"system\.efficiency\.eager_launch", "it counts without CUDA graphs"),
     (r"system\.efficiency\.quantise_time", "it counts for weights of less than 16 bits"),
@@ -50,6 +51,8 @@ _COUNTS = (
     (r"system\.network\..*|system\.efficiency\.stage_latency", "it counts between nodes and pipeline stages"),
     (r"system\.link\..*|system\.efficiency\.all_reduce\..*", "it counts between the chips of a tensor-parallel group"),
     (r"system\.engine\.max_sequences", "it counts under a rate"),
+    (r"system\.engine\.group_sequences", "it counts in large tensor-parallel groups"),
+    (r"(speculation\.)?model\..*\.node_limit", "it counts where experts are spread over nodes"),
     (r"deployment\.ep", "it counts for models with experts"),
     (r"model\.max_context", "it counts in fit"),
     (r"(speculation\.)?model\..*\.q_lora_rank", "it counts where queries go through latents"),
@@ -197,12 +200,13 @@ def same(one: Any, other: Any) -> bool:
     bool
     """
     if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        alike = isinstance(other, Mapping) and one.keys() == other.keys()
+        return alike and all(same(value, other[key]) for key, value in one.items())
     if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS) and not isinstance(one, bool):
-        return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
-    return bool(one == other)
+        return isinstance(other, tuple | list) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS):
+        return np.array_equal(np.asarray(one, dtype=float), np.asarray(other, dtype=float), equal_nan=True)
+    return type(one) is type(other) and bool(one == other)
 
 
 def _leaves(part: Any) -> Iterator[Node]:
