@@ -905,7 +905,7 @@ def _is_relative(scenario: Scenario, path: str, written: str) -> bool:
 def _squeezed(scenario: Scenario) -> list[str]:
     """Return what to mind where a share of the memory leaves less for activations than the engine would set aside."""
     engine = scenario.system.engine
-    if engine is None or not is_given(engine.memory_utilisation):
+    if engine is None or not is_given(engine.memory_utilisation) or is_given(engine.kv_pool):
         return []
     held = fit(scenario)
     share, left, kept = (float(part) for part in (engine.memory_utilisation, held.spare, held.activation_peak))

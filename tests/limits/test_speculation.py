@@ -160,7 +160,7 @@ def test_the_draft_has_stages_of_its_own_on_an_sram_pipeline():
         evaluate(asked("lpu-v1", **more)) for more in ({}, {"draft": "llama-3.2-1b", "k": 3.0, "alpha": 0.7})
     )
     assert both.chips > plain.chips
-    assert both.memory["weights"] == plain.memory["weights"]
+    assert both.memory["weights"] == pytest.approx(plain.memory["weights"], rel=1e-12)
 
 
 @pytest.mark.parametrize("on", ["dgx-h100", "dgx-b200"])

@@ -100,7 +100,7 @@ def test_specs_from_python_are_those_of_the_command_line() -> None:
     assert "llama-3.1-70b" in perfmodel.names("model")
     shown = perfmodel.show("dgx-h100")
     assert shown.loc["memory.hbm.bandwidth", "value"] == perfmodel.system("dgx-h100").memory.hbm.bandwidth
-    with pytest.raises(perfmodel.UserError, match="expected one of system, model, traffic"):
+    with pytest.raises(perfmodel.UserError, match="expected one of systems, models, traffics"):
         perfmodel.names("chips")
 
 

@@ -24,6 +24,8 @@ ASKED = {
     "whatif": [MODEL, "--on", ON, "--out", "out.html"],
     "specs": ["show", ON, "--json"],
 }
+#: It has no links, so that nothing answers of them.
+REFUSED = {"collective": ["all-reduce", "--on", ON, "--tp", "8", "--message", "1MB"]}
 APART = {"calibrate", "validate", "report"}
 SCRIPT = """
 import contextlib, io, json, sys
@@ -49,14 +51,14 @@ def planted(tmp_path_factory):
 def answers(planted):
     folder, env = planted
     drafted = [MODEL, "--on", ON, "--draft", "llama-3.2-1b", "--k", "4", "--alpha", "0.7", "--json"]
-    asked = {**ASKED, "predict#draft": drafted, "predict#nobody": [MODEL, "--on", "fifth-1"]}
+    asked = {**ASKED, **REFUSED, "predict#draft": drafted, "predict#nobody": [MODEL, "--on", "fifth-1"]}
     (folder / "asked.json").write_text(json.dumps(asked))
     run("-c", SCRIPT, env=env, cwd=folder)
     return json.loads((folder / "found.json").read_text())
 
 
 def test_no_verb_is_left_out():
-    assert set(ASKED) | APART == set(VERBS)
+    assert set(ASKED) | set(REFUSED) | APART == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", [*ASKED, "predict#draft"])
@@ -76,12 +78,13 @@ def test_its_step_is_what_its_package_says(answers):
     assert json.loads(answers["predict"][1])["tpot_s"] == pytest.approx(expected, rel=0.02)
 
 
-def test_what_nobody_has_is_refused_in_one_line(answers):
-    code, out, err = answers["predict#nobody"]
+@pytest.mark.parametrize(("verb", "named"), [("predict#nobody", "fifth-1"), ("collective", "links of fourth-1")])
+def test_what_nobody_has_is_refused_in_one_line(answers, verb, named):
+    code, out, err = answers[verb]
     assert code == 2
     assert not out
     assert err.count("\n") == 1
-    assert "fifth-1" in err
+    assert named in err
 
 
 def test_its_own_tests_pass(planted):

@@ -68,7 +68,8 @@ def test_a_calibration_of_the_users_folder_is_read_first_and_said(folder):
     own.write_text(CALIBRATION)
     scenario = resolve("llama-3.1-8b", "dgx-h100:tp=1", Options())
     assert scenario.system.provenance["efficiency.layer_time"].file == str(own)
-    assert any(str(own) in warning for warning in scenario.warnings)
+    said = "calibration h100-vllm: hardware_specs/calibration/h100-vllm.yaml, in place of the bundled one"
+    assert said in scenario.assumed
     assert tpot("dgx-h100") < bundled
     assert check_files([str(own)]) == (1, [])
     own.write_text(CALIBRATION.replace("20 us", "20 GB"))
@@ -82,7 +83,7 @@ def test_a_power_of_the_users_folder_is_read_first(folder):
     own.write_text("mean: {value: 0.5, source: nvidia-h100-datasheet, kind: measured}\n")
     scenario = resolve("llama-3.1-8b", "sn40l-16", Options())
     assert scenario.system.provenance["power_shape.mean"].file == str(own)
-    assert any(str(own) in warning for warning in scenario.warnings)
+    assert "power dataflow: hardware_specs/power/dataflow.yaml, in place of the bundled one" in scenario.assumed
     assert run(scenario).power_w == pytest.approx(0.5 * bundled)
     assert check_files([str(own)]) == (1, [])
 
