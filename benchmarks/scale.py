@@ -57,7 +57,7 @@ def loaded() -> float:
     import moocore  # noqa: F401
     import pandas  # noqa: F401
 
-    from perfmodel.outputs import folder, rows  # noqa: F401
+    from perfmodel.outputs import rows
 
     rows.need_parquet()
     return peak()
@@ -65,9 +65,9 @@ def loaded() -> float:
 
 def one(kept: str, points: float, workers: int) -> dict[str, Any]:
     """Run one sweep in this process, or on so many workers."""
-    from perfmodel.outputs import folder
     from perfmodel.question import Options
-    from perfmodel.studies.sweep import space
+    from perfmodel.sweeps import folder
+    from perfmodel.sweeps.space import space
 
     inner = dict(INNER) | ({"economics.electricity": "x0.5:x2:64"} if kept == SPARSE else {})
     each = 32 * 32 * 16 * 4 * (64 if kept == SPARSE else 1)
@@ -81,7 +81,7 @@ def one(kept: str, points: float, workers: int) -> dict[str, Any]:
             stored = folder.run(asked, Path(place) / "sweep", "benchmark", **arguments)
             seconds, cpu, peaks = time.perf_counter() - start, busy() - before, [peak()]
         else:
-            from perfmodel.outputs import cluster
+            from perfmodel.sweeps import cluster
 
             with cluster.connect(None, workers) as client:
                 loaded()

@@ -10,13 +10,13 @@ import time
 import numpy as np
 import pytest
 
+from perfmodel.planning.simulate import drawn, simulate
+from perfmodel.planning.size import size
 from perfmodel.question import Options, resolve
 from perfmodel.serving.chain import load_queue, serve
 from perfmodel.serving.objectives import Objectives, statistic
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import lengths_of
-from perfmodel.studies.simulate import drawn, simulate
-from perfmodel.studies.size import size
 
 SYSTEMS = ["dgx-h100", "dgx-h200", "dgx-b200", "sn40l-16", "lpu-v1"]
 

@@ -8,11 +8,11 @@ import pytest
 from questions import BLOCK, POINTS, WANTED, axes, hand_written, scattered
 
 from perfmodel.machines import kernels
+from perfmodel.planning.tco.ownership import own
+from perfmodel.planning.tco.uncertainty import draw_samples
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
-from perfmodel.studies.cost.ownership import own
-from perfmodel.studies.cost.uncertainty import draw_samples
-from perfmodel.studies.sweep import evaluate_grid
+from perfmodel.sweeps.space import evaluate_grid
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.shown import RENDERERS
+from perfmodel.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from perfmodel.api import (
         Answer,
@@ -33,10 +36,8 @@ if TYPE_CHECKING:
         whatif,
     )
     from perfmodel.errors import UserError
-    from perfmodel.outputs.fit import FitAnswer
+    from perfmodel.planning.fit import FitAnswer
     from perfmodel.prediction import Prediction
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Answer",
@@ -69,7 +70,21 @@ __all__ = [
     "whatif",
 ]
 
-_HOME = {"FitAnswer": "outputs.fit", "Prediction": "prediction", "UserError": "errors"}
+_HOME = {"FitAnswer": "planning.fit", "Prediction": "prediction", "UserError": "errors"}
+
+#: Class of a result: where its text and its HTML are made.
+_SHOWN = {
+    "planning.fit:FitAnswer": ("outputs.fit:fit_text", "outputs.fit:fit_html"),
+    "planning.size:Sized": ("outputs.sizing:load_text", "outputs.sizing:one_load_html"),
+    "planning.size:Sizing": ("outputs.sizing:sizing_text", "outputs.sizing:sizing_html"),
+    "planning.size:Disaggregated": ("outputs.sizing:pools_text", None),
+    "planning.solve:Solution": ("compilers.explain:solved_text", None),
+    "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
+    "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
+    "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
+}
+for _kind, (_text, _html) in _SHOWN.items():
+    RENDERERS[f"perfmodel.{_kind}"] = (f"perfmodel.{_text}", _html and f"perfmodel.{_html}")
 
 
 def __getattr__(name: str) -> Any:

@@ -48,17 +48,17 @@ from perfmodel.specs import catalog
 from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
-    from perfmodel.outputs.collective import Collective
-    from perfmodel.outputs.explain import Explanation
-    from perfmodel.outputs.fit import FitAnswer
-    from perfmodel.outputs.folder import Stored
+    from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.validate import Validation
+    from perfmodel.planning.collective import Collective
+    from perfmodel.planning.fit import FitAnswer
+    from perfmodel.planning.simulate import Comparison as Simulation
+    from perfmodel.planning.size import Disaggregated, Sized, Sizing
+    from perfmodel.planning.solve import Solution
+    from perfmodel.planning.tco.ownership import Owning
     from perfmodel.serving.objectives import Objectives
-    from perfmodel.studies.cost.ownership import Owning
-    from perfmodel.studies.simulate import Comparison as Simulation
-    from perfmodel.studies.size import Disaggregated, Sized, Sizing
-    from perfmodel.studies.solve import Solution
-    from perfmodel.studies.sweep import Space, Sweep
-    from perfmodel.studies.validate import Validation
+    from perfmodel.sweeps.folder import Stored
+    from perfmodel.sweeps.space import Space, Sweep
 
 Changes = Mapping[str, Any] | Sequence[str]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -205,7 +205,7 @@ class Answer(Prediction):
         -------
         str
         """
-        from perfmodel.outputs.explain import explain
+        from perfmodel.compilers.explain import explain
 
         return explain(self.scenario, metric, depth).text()
 
@@ -341,7 +341,7 @@ class Loads:
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
         from perfmodel.outputs.tables import shared
-        from perfmodel.studies.size import load_dict
+        from perfmodel.planning.size import load_dict
 
         found = [load_dict(answer) for answer in self.answers]
         return {"answers": found, **{key: shared([one[key] for one in found]) for key in ("assumed", "warnings")}}
@@ -402,7 +402,7 @@ def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = ()
     if not under_load:
         return Comparison(tuple(_shown(run(scenario)) for scenario in scenarios))
     rate, objectives = _rate(asked, rest), _objectives(rest)
-    from perfmodel.studies import size as study
+    from perfmodel.planning import size as study
 
     return Loads(tuple(study.at_rate(scenario, rate, objectives) for scenario in scenarios))
 
@@ -453,7 +453,7 @@ def sweep(
     question = f"perfmodel.sweep({model!r}, on={on!r}, axes={reprlib.repr(dict(axes))})"
     if "out" not in rest:
         return space.evaluate()
-    from perfmodel.outputs import folder
+    from perfmodel.sweeps import folder
 
     return folder.run(space, Path(rest.pop("out")), question, **rest)
 
@@ -462,7 +462,7 @@ def settled(
     model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
 ) -> tuple[Space, dict[str, Any]]:
     """Return the space of a sweep, and how it is to be written; the command line's way in."""
-    from perfmodel.studies import sweep as study
+    from perfmodel.sweeps import space as study
 
     system = _one(on)
     asked, changes, rest = taken(StoredQuestion, [system], set, given)
@@ -511,7 +511,7 @@ def fit(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[F
     >>> fit("llama-3.1-8b", on="dgx-h100", tp=1, context=8192).fits
     True
     """
-    from perfmodel.outputs.fit import ask
+    from perfmodel.planning.fit import ask
 
     system = _one(on)
     asked, changes, rest = taken(FitQuestion, [system], set, options)
@@ -538,7 +538,7 @@ def explain(
     Explanation
         With ``text()``, ``latex()``, ``to_dict()`` and ``elasticities``.
     """
-    from perfmodel.outputs import explain as output
+    from perfmodel.compilers import explain as output
 
     scenario, rest = _scenario(ExplainQuestion, model, on, set, options)
     return output.explain(scenario, word("METRIC", metric), int(rest.get("depth", 4)))
@@ -568,7 +568,7 @@ def solve(
     >>> round(found.reached, 9)
     0.006
     """
-    from perfmodel.studies import solve as study
+    from perfmodel.planning import solve as study
 
     scenario, rest = _scenario(SolveQuestion, model, on, set, options)
     target = rest["target"]
@@ -608,7 +608,7 @@ def collective(
     >>> sorted(collective("all-reduce", on="dgx-h100", tp=8, message="1 MB").times)
     ['NCCL, closed form', "the engine's own, measured"]
     """
-    from perfmodel.outputs import collective as output
+    from perfmodel.planning import collective as output
 
     asked = None if engine is None else word("--engine", engine)
     return output.ask(word("OPERATION", operation), _one(on), tp, message, asked, read_changes(set))
@@ -652,7 +652,7 @@ def tco(
     Owning
         With ``systems``, ``sample`` and ``to_dict()``.
     """
-    from perfmodel.studies.cost import ownership, uncertainty
+    from perfmodel.planning.tco import ownership, uncertainty
 
     systems = _systems(on)
     asked, changes, rest = taken(CostQuestion, systems, set, options)
@@ -682,8 +682,8 @@ def export_xlsx(
     **options
         As in :func:`predict`.
     """
-    from perfmodel.outputs import workbook
-    from perfmodel.outputs.offers import bundled_offer
+    from perfmodel.compilers import workbook
+    from perfmodel.compilers.offers import bundled_offer
 
     target, systems = Path(word("path", path)), _systems(on)
     workbook.check_path(target)
@@ -713,7 +713,7 @@ def whatif(
     **options
         As in :func:`predict`.
     """
-    from perfmodel.outputs import whatif as output
+    from perfmodel.compilers import whatif as output
 
     systems = _several("--on", on)
     asked, _, _ = taken(Question, systems, (), options)
@@ -790,7 +790,7 @@ def size(
     >>> found.answers[0].load.queue.saturated
     False
     """
-    from perfmodel.studies import size as study
+    from perfmodel.planning import size as study
 
     systems = _systems(on)
     pool = options.get("prefill_on")
@@ -817,7 +817,7 @@ def size(
 
 def _searched(asked: Options, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a search is told, by the names of its parameters."""
-    from perfmodel.studies.size import GOALS
+    from perfmodel.planning.size import GOALS
 
     goal = given.get("least", "cost")
     if goal not in GOALS:
@@ -868,7 +868,7 @@ def load(
     >>> answer.load.goodput > 4.9
     True
     """
-    from perfmodel.studies import size as study
+    from perfmodel.planning import size as study
 
     system = _one(on)
     asked, changes, rest = taken(RateQuestion, [system], set, options)
@@ -909,7 +909,7 @@ def simulate(
     >>> ran.simulated["tpot_s"]["mean"] > 0
     True
     """
-    from perfmodel.studies import simulate as study
+    from perfmodel.planning import simulate as study
 
     if options.get("sessions") is not None:
         raise UserError(f"--sessions {options['sessions']}: a closed loop of so many clients is --concurrency")
@@ -962,7 +962,7 @@ def report(name: str | Path, out: str | Path | None = None) -> Path:
     Path
         The page.
     """
-    from perfmodel.outputs import report as output
+    from perfmodel.reports import page as output
 
     recipe = word("NAME", name)
     folder = Path(word("--out", out)) if out is not None else Path("reports", "build", Path(recipe).stem)
@@ -983,7 +983,7 @@ def validate(data: str | Path | None = None) -> Validation:
     Validation
         With ``rows``, ``scores``, ``fitted`` and ``to_frame()``; calibrated and predicted rows are kept apart.
     """
-    from perfmodel.studies import validate as study
+    from perfmodel.evidence import validate as study
 
     return study.validate(None if data is None else word("--data", data))
 

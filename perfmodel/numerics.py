@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -530,3 +530,21 @@ def annuity(rate: Any, years: Any) -> Any:
         Share of the capital a year.
     """
     return _call("annuity", rate, years)
+
+
+def total(values: Iterable[Any]) -> Any:
+    """Return the sum, without the 0 that ``sum`` starts from and a trace would show.
+
+    Parameters
+    ----------
+    values : iterable of Number
+        One at least.
+
+    Returns
+    -------
+    Number
+    """
+    first, *rest = values
+    for value in rest:
+        first = first + value
+    return first

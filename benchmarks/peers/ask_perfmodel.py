@@ -17,7 +17,7 @@ from perfmodel.machines import kernels
 from perfmodel.prediction import ALL, evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs.paths import put
-from perfmodel.studies.sweep import evaluate_grid
+from perfmodel.sweeps.space import evaluate_grid
 
 MODEL, ON = "llama-3.1-70b", "dgx-h100:tp=8"
 PATHS = ("traffic.concurrency", "traffic.prompt", "traffic.output", "deployment.tp")

@@ -20,8 +20,8 @@ from sphinx.application import Sphinx
 
 import perfmodel
 import perfmodel.equations
+from perfmodel.compilers.explain import LATEX, latex_text
 from perfmodel.equation import REGISTRY, Equation
-from perfmodel.outputs.explain import LATEX, latex_text
 from perfmodel.prediction import traced
 from perfmodel.question import Options, resolve
 from perfmodel.trace import Ledger, Node

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from perfmodel import __version__
 from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED, common
 from perfmodel.errors import UserError
+from perfmodel.version import __version__
 from perfmodel.writing import reason
 
 #: Each verb is a module of its name with a function of its name, or a group of commands.

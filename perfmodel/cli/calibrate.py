@@ -17,7 +17,7 @@ def calibrate() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from perfmodel.studies import calibrate as study
+    from perfmodel.evidence import calibrate as study
 
     console = common.console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title="kernels against their fits")

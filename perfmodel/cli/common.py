@@ -15,9 +15,9 @@ from perfmodel.errors import UserError
 from perfmodel.options import Said, flag, options_of
 
 if TYPE_CHECKING:
-    from perfmodel.outputs.fit import FitAnswer
+    from perfmodel.planning.fit import FitAnswer
+    from perfmodel.planning.size import Disaggregated, Sized
     from perfmodel.prediction import Prediction
-    from perfmodel.studies.size import Disaggregated, Sized
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]
 SYSTEM_HELP = (
@@ -133,7 +133,7 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as CSV; what a row does not have stays empty."""
     import csv
 
-    from perfmodel.outputs.files import text_cell
+    from perfmodel.writing import text_cell
 
     if not rows:
         return

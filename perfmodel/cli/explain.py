@@ -34,7 +34,7 @@ def explain(
     Example: perfmodel explain tpot llama-3.1-70b --on sn40l-16
     """
     from perfmodel import api
-    from perfmodel.outputs.explain import safe_terminal
+    from perfmodel.compilers.explain import safe_terminal
     from perfmodel.prediction import run
 
     common.one_of(json=json, latex=latex)

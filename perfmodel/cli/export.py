@@ -61,8 +61,8 @@ def export(
 
 
 def _workbook(models: list[str], systems: list[str], given: Any, changes: list[str], path: Path) -> None:
-    from perfmodel.outputs import workbook
-    from perfmodel.outputs.offers import bundled_offer
+    from perfmodel.compilers import workbook
+    from perfmodel.compilers.offers import bundled_offer
     from perfmodel.question import taken
 
     workbook.check_path(path)

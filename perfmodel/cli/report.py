@@ -30,7 +30,7 @@ def report(name: Name, out: Out = None) -> int:
     """
     from pathlib import Path
 
-    from perfmodel.outputs import report as output
+    from perfmodel.reports import page as output
 
     folder = Path(out) if out is not None else Path("reports", "build", Path(name).stem)
     shown = sys.stderr.isatty()

@@ -26,7 +26,7 @@ def solve(
     Example: perfmodel solve tpot llama-3.1-70b --on dgx-h100 --for memory.hbm.bandwidth --target 9ms
     """
     from perfmodel import api
-    from perfmodel.outputs.explain import safe_terminal, solution_text
+    from perfmodel.compilers.explain import safe_terminal, solution_text
 
     found = api.solve(metric, model, on=on, set=changes or (), **given)
     if json:

@@ -45,8 +45,9 @@ def sweep(
 
     from perfmodel import api
     from perfmodel.errors import UserError
-    from perfmodel.outputs import folder, rows
     from perfmodel.outputs.tables import print_said
+    from perfmodel.sweeps import folder
+    from perfmodel.sweeps import points as rows
 
     pairs = []
     for text in axis:

@@ -34,7 +34,7 @@ def tco(
     if json:
         common.write_json(result.to_dict())
     elif csv:
-        common.write_rows(output.flat_rows(result))
+        common.write_rows(result.rows())
     else:
         output.print_owning(result, common.console())
     missing = [

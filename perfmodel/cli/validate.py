@@ -34,8 +34,8 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
     """
     from pathlib import Path
 
+    from perfmodel.evidence import validate as study
     from perfmodel.outputs import validation, validation_page
-    from perfmodel.studies import validate as study
 
     rows = study.load(data)
     with _progress(len(rows)) as tick:

@@ -32,7 +32,7 @@ def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.
 
     Example: perfmodel whatif llama-3.1-70b --on dgx-h100 --on lpu-v1 --out whatif.html
     """
-    from perfmodel.outputs import whatif as output
+    from perfmodel.compilers import whatif as output
     from perfmodel.question import taken
 
     options, _, _ = taken(Question, on or [], (), given)

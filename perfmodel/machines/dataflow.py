@@ -15,17 +15,8 @@ from typing import Any
 from perfmodel.equations import collectives, pipeline, roofline
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import UNMEASURED_SPREAD
-from perfmodel.machines.operators import (
-    ACTIVATION_BYTES,
-    Load,
-    Operator,
-    Overlap,
-    Step,
-    Work,
-    busy_time,
-    head_operator,
-    layer_operators,
-)
+from perfmodel.machines.kv_cache import ACTIVATION_BYTES
+from perfmodel.machines.operators import Load, Operator, Overlap, Step, Work, busy_time, head_operator, layer_operators
 from perfmodel.machines.power import MeanPower
 from perfmodel.specs.types import (
     AtLeastOne,

@@ -14,8 +14,8 @@ from perfmodel.equations import collectives, pipeline, roofline, transformer
 from perfmodel.errors import UserError
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, scale_up_link, stage_link
+from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.machines.operators import (
-    ACTIVATION_BYTES,
     Exchange,
     Load,
     Operator,
@@ -25,13 +25,11 @@ from perfmodel.machines.operators import (
     Work,
     busy_time,
     head_operator,
-    layer_count,
     layer_operators,
     summed_message,
-    total,
 )
 from perfmodel.machines.power import CausePower
-from perfmodel.numerics import maximum, minimum
+from perfmodel.numerics import maximum, minimum, total
 from perfmodel.specs.types import (
     AtLeastOne,
     Bandwidth,
@@ -47,6 +45,7 @@ from perfmodel.specs.types import (
     Seconds,
     System,
 )
+from perfmodel.specs.weights import layer_count
 from perfmodel.trace import is_given, scope
 
 #: Nodes and pipeline stages up to which layouts are tried.

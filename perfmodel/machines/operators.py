@@ -9,28 +9,41 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from perfmodel.equations import memory, roofline, transformer
-from perfmodel.numerics import Number, maximum, minimum
+from perfmodel.machines.kv_cache import (
+    ACTIVATION_BYTES,
+    cache_shards,
+    index_bytes_per_token,
+    kv_bytes_per_token_layer,
+    row_bytes,
+)
+from perfmodel.numerics import Number, maximum, minimum, total
 from perfmodel.specs.kinds import kind_of
 from perfmodel.specs.types import (
     PRECISION_BYTES,
     Attention,
-    CompressedAttention,
     Efficiency,
     Indexer,
     Layers,
-    LinearAttention,
-    Mamba2,
-    Mla,
-    Model,
-    Moe,
     Scenario,
 )
+from perfmodel.specs.weights import (
+    attention_parts,
+    block_indexer_part,
+    compressed_parts,
+    expert_parameters,
+    expert_width,
+    experts_met,
+    head_parameters,
+    is_recurrent,
+    layer_count,
+    mla_parts,
+    projected_cache,
+    router_parameters,
+    state_parts,
+    tensors,
+    value_width,
+)
 from perfmodel.trace import scope
-
-#: Bytes of an activation, and of an element of a recurrent state; engines keep both in 16 bits.
-ACTIVATION_BYTES = 2.0
-#: Bytes that the indexer of sparse attention keeps of a token: an FP8 key and an FP32 scale.
-INDEX_SCALE_BYTES = 4.0
 
 CAUSES = ("compute", "memory", "collective", "overhead", "host", "wait")
 
@@ -254,396 +267,7 @@ def _repeated(overlaps: Iterable[Overlap], time: Callable[..., Any]) -> Any:
     )
 
 
-def total(values: Iterable[Any]) -> Any:
-    """Return the sum, without the 0 that ``sum`` starts from and a trace would show.
-
-    Parameters
-    ----------
-    values : iterable of Number
-        One at least.
-
-    Returns
-    -------
-    Number
-    """
-    first, *rest = values
-    for value in rest:
-        first = first + value
-    return first
-
-
 # --- parameters --------------------------------------------------------------------------------------------------
-
-
-def _value_dim(attention: Attention) -> Any:
-    """Return the width of a value, which is that of a key where nothing else is said."""
-    return attention.head_dim if attention.value_dim is None else attention.value_dim
-
-
-def _attention_parts(model: Model, attention: Attention) -> tuple[Any, Any]:
-    """Return the weights before and after the attention core of one layer."""
-    out = transformer.output_parameters(
-        hidden=model.hidden, heads=attention.heads, head_dim=_value_dim(attention), bias=float(attention.output_bias)
-    )
-    bias = float(attention.qkv_bias)
-    query_heads = attention.heads * (2.0 if attention.gated else 1.0)
-    if attention.value_dim is None and not attention.keys_are_values and not attention.shares_cache:
-        qkv = transformer.qkv_parameters(
-            hidden=model.hidden,
-            heads=query_heads,
-            kv_heads=attention.kv_heads,
-            head_dim=attention.head_dim,
-            bias=bias,
-        )
-    else:
-        width = query_heads * attention.head_dim + _projected_cache(attention)
-        qkv = transformer.projection_parameters(inputs=model.hidden, outputs=width, bias=bias)
-    if attention.head_gate:
-        qkv = qkv + transformer.projection_parameters(inputs=model.hidden, outputs=attention.heads, bias=0.0)
-    return qkv, out
-
-
-def _projected_cache(attention: Attention) -> Any:
-    """Return the width of the keys and values that a layer projects."""
-    if attention.shares_cache:
-        return 0.0
-    width = attention.head_dim if attention.keys_are_values else attention.head_dim + _value_dim(attention)
-    return attention.kv_heads * width
-
-
-def _indexer_part(model: Model, indexer: Indexer, query_width: Any) -> Any:
-    """Return the weights of the indexer of latents: its queries are made of the query latent."""
-    return transformer.indexer_parameters(
-        hidden=model.hidden, q_lora_rank=query_width, heads=indexer.heads, head_dim=indexer.head_dim
-    )
-
-
-def _block_indexer_part(model: Model, indexer: Indexer) -> Any:
-    """Return the weights of an indexer of blocks: queries, one key and their normalisations, no weight a head."""
-    width = indexer.heads * indexer.head_dim + indexer.head_dim
-    return transformer.projection_parameters(inputs=model.hidden, outputs=width, bias=0.0) + 2 * indexer.head_dim
-
-
-def _compressed_parts(model: Model, part: CompressedAttention) -> dict[str, Any]:
-    """Return the weights of a layer of compressed attention by operator."""
-    width, project = part.heads * part.head_dim, transformer.projection_parameters
-    parts = {
-        "latents": project(inputs=model.hidden, outputs=part.q_lora_rank + part.head_dim, bias=0.0),
-        "queries": project(inputs=part.q_lora_rank, outputs=width, bias=0.0),
-        "out_groups": project(inputs=width, outputs=part.output_rank, bias=0.0),
-        "out": project(inputs=part.output_groups * part.output_rank, outputs=model.hidden, bias=0.0),
-    }
-    if part.ratio is not None:
-        overlap = 1.0 if part.indexer is None else 2.0
-        parts["compress"] = transformer.compressor_parameters(
-            hidden=model.hidden, head_dim=part.head_dim, ratio=part.ratio, overlap=overlap
-        )
-    if part.indexer is not None:
-        assert part.ratio is not None
-        compress = transformer.compressor_parameters(
-            hidden=model.hidden, head_dim=part.indexer.head_dim, ratio=part.ratio, overlap=2.0
-        )
-        queries = project(inputs=part.q_lora_rank, outputs=part.indexer.heads * part.indexer.head_dim, bias=0.0)
-        weigh = project(inputs=model.hidden, outputs=part.indexer.heads, bias=0.0)
-        parts["indexer"] = compress + queries + weigh
-    return parts
-
-
-def _mla_parts(model: Model, mla: Mla) -> dict[str, Any]:
-    """Return the weights of a latent-attention layer by operator."""
-    rank = 0.0 if mla.direct_query else mla.q_lora_rank
-    parts = {
-        "latents": transformer.mla_down_parameters(
-            hidden=model.hidden, q_lora_rank=rank, kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim
-        ),
-        "queries": transformer.mla_query_parameters(
-            width=model.hidden if mla.direct_query else mla.q_lora_rank,
-            heads=mla.heads,
-            nope_dim=mla.qk_nope_head_dim,
-            rope_dim=mla.qk_rope_head_dim,
-        ),
-        "expand": transformer.mla_up_parameters(
-            kv_lora_rank=mla.kv_lora_rank, heads=mla.heads, nope_dim=mla.qk_nope_head_dim, v_dim=mla.v_head_dim
-        ),
-        "out": transformer.output_parameters(hidden=model.hidden, heads=mla.heads, head_dim=mla.v_head_dim, bias=0.0),
-    }
-    if mla.indexer is not None and not mla.indexer.shared:
-        parts["indexer"] = _indexer_part(model, mla.indexer, mla.q_lora_rank)
-    if mla.gate is not None:
-        parts["gate"] = transformer.projection_parameters(inputs=model.hidden, outputs=mla.gate, bias=0.0)
-    return parts
-
-
-def _state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
-    """Return the weights of a recurrent mixer, and the elements of its state a sequence."""
-    if (linear := layers.linear) is not None:
-        keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
-        parameters = transformer.linear_attention_parameters(
-            hidden=model.hidden,
-            key_width=keys,
-            value_width=values,
-            value_heads=linear.value_heads,
-            value_dim=linear.value_head_dim,
-            kernel=linear.conv_kernel,
-        )
-        return parameters, values * linear.key_head_dim + (2 * keys + values) * (linear.conv_kernel - 1)
-    if (second := layers.mamba2) is not None:
-        inner = second.heads * second.head_dim
-        parameters = transformer.mamba2_parameters(
-            hidden=model.hidden,
-            heads=second.heads,
-            head_dim=second.head_dim,
-            groups=second.groups,
-            state=second.state,
-            kernel=second.conv_kernel,
-        )
-        mixed = inner + 2 * second.groups * second.state
-        return parameters, inner * second.state + mixed * (second.conv_kernel - 1)
-    if layers.recurrent is not None:
-        return layers.recurrent.weights, layers.recurrent.state
-    first = layers.mamba1
-    assert first is not None
-    parameters = transformer.mamba1_parameters(
-        hidden=model.hidden,
-        inner=first.inner,
-        state=first.state,
-        dt_rank=first.dt_rank,
-        kernel=first.conv_kernel,
-    )
-    return parameters, first.inner * (first.state + first.conv_kernel - 1)
-
-
-def is_recurrent(layers: Layers) -> bool:
-    """Whether the mixer keeps a state of constant size.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-
-    Returns
-    -------
-    bool
-    """
-    mixers = (layers.linear, layers.mamba2, layers.mamba1, layers.recurrent)
-    return any(mixer is not None for mixer in mixers)
-
-
-def state_heads(layers: Layers) -> Any:
-    """Return the heads by which a recurrent state can be split.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-
-    Returns
-    -------
-    Number
-        Heads [1].
-    """
-    part: LinearAttention | Mamba2 | None = layers.linear or layers.mamba2
-    if isinstance(part, LinearAttention):
-        return part.value_heads
-    if isinstance(part, Mamba2):
-        return part.heads
-    if layers.recurrent is not None:
-        return layers.recurrent.heads
-    assert layers.mamba1 is not None
-    return layers.mamba1.inner
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """Weights of a class in one layer: held, met by one token, and how GPUs split them (``tp``, ``ep`` or ``none``)."""
-
-    kind: str
-    held: Any
-    active: Any
-    split: str = "tp"
-
-
-def tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
-    """Give the tensors of one layer.
-
-    Parameters
-    ----------
-    model : Model
-    layers : Layers
-        A run of equal layers.
-
-    Returns
-    -------
-    iterator of Tensor
-    """
-    for one in _tensors(model, layers):
-        yield one if layers.own is None else replace(one, held=layers.own * one.held)
-
-
-def _tensors(model: Model, layers: Layers) -> Iterator[Tensor]:
-    attention = layers.attention
-    if attention is not None:
-        qkv, out = _attention_parts(model, attention)
-        extra = attention.heads * float(attention.sinks)
-        if attention.indexer is not None:
-            extra = extra + _block_indexer_part(model, attention.indexer)
-        if attention.qk_norm_full:
-            extra = extra + (attention.heads + attention.kv_heads) * attention.head_dim
-        elif attention.qk_norm:
-            extra = extra + (1.0 if attention.shares_cache else 2.0) * attention.head_dim
-        yield Tensor("attention", qkv + out + extra, qkv + out + extra)
-    if (mla := layers.mla) is not None:
-        parts = _mla_parts(model, mla)
-        alone = total(parts[name] for name in ("latents", "indexer") if name in parts)
-        alone = alone + mla.kv_lora_rank + (0.0 if mla.direct_query else mla.q_lora_rank)
-        by_head = total(parts[name] for name in ("queries", "expand", "out", "gate") if name in parts)
-        yield Tensor("attention", by_head, by_head)
-        yield Tensor("attention", alone, alone, split="none")
-    if (compressed := layers.compressed) is not None:
-        parts = _compressed_parts(model, compressed)
-        alone = total(parts[name] for name in ("latents", "compress", "indexer") if name in parts)
-        alone = alone + compressed.q_lora_rank + compressed.head_dim + compressed.heads
-        by_head = total(parts[name] for name in ("queries", "out_groups", "out"))
-        yield Tensor("attention", by_head, by_head)
-        yield Tensor("attention", alone, alone, split="none")
-    if is_recurrent(layers):
-        mixer = _state_parts(model, layers)[0]
-        yield Tensor("attention", mixer, mixer)
-    if layers.mlp is not None:
-        block = transformer.mlp_parameters(
-            hidden=model.hidden, intermediate=layers.mlp.intermediate, matrices=layers.mlp.matrices
-        )
-        yield Tensor("mlp", block, block)
-    if (moe := layers.moe) is not None:
-        router = _router(model, moe)
-        yield Tensor("router", router, router, split="none")
-        one = _expert(model, moe)
-        yield Tensor("experts", moe.experts * one, _met_experts(moe) * one, split="ep")
-        shared = transformer.mlp_parameters(hidden=model.hidden, intermediate=moe.shared, matrices=moe.matrices)
-        if moe.latent is not None:
-            shared = shared + 2 * transformer.projection_parameters(inputs=model.hidden, outputs=moe.latent, bias=0.0)
-        yield Tensor("mlp", shared, shared)
-    norms = transformer.norm_parameters(hidden=model.hidden, norms=layers.norms)
-    if layers.beside is not None:
-        norms = norms + layers.beside.weights + layers.beside.scales
-    yield Tensor("norm", norms, norms, split="none")
-
-
-def _router(model: Model, moe: Moe) -> Any:
-    """Return the weights of the router of one layer."""
-    experts = moe.experts if moe.zero_experts is None else moe.experts + moe.zero_experts
-    return transformer.router_parameters(
-        hidden=model.hidden, experts=experts, bias=float(moe.router_bias), shared_gate=float(moe.shared_gate)
-    )
-
-
-def _expert(model: Model, moe: Moe) -> Any:
-    """Return the weights of one expert."""
-    return transformer.expert_parameters(
-        hidden=_expert_hidden(model, moe),
-        intermediate=moe.intermediate,
-        matrices=moe.matrices,
-        bias=float(moe.expert_bias),
-    )
-
-
-def _expert_hidden(model: Model, moe: Moe) -> Any:
-    """Return the width of a token as the experts meet it."""
-    return model.hidden if moe.latent is None else moe.latent
-
-
-def _met_experts(moe: Moe) -> Any:
-    """Return the experts with weights that a token meets."""
-    if moe.zero_experts is None:
-        return moe.top_k
-    return transformer.computing_experts(top_k=moe.top_k, experts=moe.experts, zero_experts=moe.zero_experts)
-
-
-def vocabulary(model: Model) -> Any:
-    """Weights of the embedding table, and as many again of the head.
-
-    Parameters
-    ----------
-    model : Model
-
-    Returns
-    -------
-    Number
-        Weights [1].
-    """
-    return transformer.vocabulary_parameters(vocab=model.vocab, hidden=model.hidden)
-
-
-def layer_count(model: Model) -> Any:
-    """Layers of the model.
-
-    Parameters
-    ----------
-    model : Model
-
-    Returns
-    -------
-    Number
-        Layers [1].
-    """
-    return total(layers.count for layers in model.layers)
-
-
-def total_parameters(model: Model) -> Any:
-    """All weights of the model; a tied embedding counts once.
-
-    Parameters
-    ----------
-    model : Model
-
-    Returns
-    -------
-    Number
-        Weights [1].
-    """
-    decoder = total(layers.count * one.held for layers in model.layers for one in tensors(model, layers))
-    found = decoder + model.hidden
-    if model.task != "draft":
-        # A draft looks its words up in the table of its target.
-        found = found + vocabulary(model)
-    if not model.tied_embeddings:
-        found = found + head_parameters(model)
-    return found if model.tables is None else found + model.tables
-
-
-def head_parameters(model: Model) -> Any:
-    """Weights of the language-model head; a model that pools has none.
-
-    Parameters
-    ----------
-    model : Model
-
-    Returns
-    -------
-    Number
-        Weights [1].
-    """
-    if model.task == "pool":
-        return 0.0
-    if model.head_vocab is not None:
-        return transformer.vocabulary_parameters(vocab=model.head_vocab, hidden=model.hidden)
-    return vocabulary(model)
-
-
-def active_parameters(model: Model) -> Any:
-    """Weights that one token meets: its experts and the head, but not the look-up in an untied embedding.
-
-    Parameters
-    ----------
-    model : Model
-
-    Returns
-    -------
-    Number
-        Weights [1].
-    """
-    decoder = total(layers.count * one.active for layers in model.layers for one in tensors(model, layers))
-    return decoder + model.hidden + head_parameters(model)
 
 
 # --- bytes -------------------------------------------------------------------------------------------------------
@@ -753,230 +377,6 @@ def expert_padding(scenario: Scenario, layers: Layers) -> Any:
     )
 
 
-def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
-    """Cache bytes that one token leaves in one layer while it is within reach; 0 for a recurrent mixer.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-    precision : str
-        Of the cache.
-
-    Returns
-    -------
-    Number
-        Bytes [B].
-    """
-    if layers.attention is not None and (layers.attention.shares_cache or layers.attention.cross is not None):
-        return 0.0
-    row = _row_bytes(layers, precision)
-    if layers.compressed is not None and layers.compressed.ratio is not None:
-        return row + transformer.compressed_entries(tokens=row, ratio=layers.compressed.ratio)
-    return row
-
-
-def _row_bytes(layers: Layers, precision: str) -> Any:
-    """Return the bytes of one token or entry of the cache that a layer reads, whoever wrote it."""
-    element = PRECISION_BYTES[precision]
-    if (attention := layers.attention) is not None:
-        return transformer.kv_bytes_per_token(
-            kv_heads=attention.kv_heads,
-            key_dim=attention.head_dim,
-            value_dim=_value_dim(attention),
-            bytes_per_element=element,
-        )
-    if (mla := layers.mla) is not None:
-        if mla.indexer is not None and precision == "fp8":
-            return transformer.scaled_latent_bytes(kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim)
-        return transformer.kv_bytes_per_token(
-            kv_heads=1.0, key_dim=mla.kv_lora_rank, value_dim=mla.qk_rope_head_dim, bytes_per_element=element
-        )
-    if (compressed := layers.compressed) is not None:
-        if precision == "fp8":
-            plain = compressed.head_dim - compressed.rope_dim
-            return transformer.scaled_latent_bytes(kv_lora_rank=plain, rope_dim=compressed.rope_dim)
-        return transformer.kv_bytes_per_token(
-            kv_heads=1.0, key_dim=compressed.head_dim, value_dim=0.0, bytes_per_element=element
-        )
-    return 0.0
-
-
-def indexer_of(layers: Layers) -> Indexer | None:
-    """Return the indexer of a layer that keeps keys of its own.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-
-    Returns
-    -------
-    Indexer or None
-    """
-    part = layers.mla or layers.attention or layers.compressed
-    return part.indexer if part is not None and part.indexer is not None and not part.indexer.shared else None
-
-
-def index_bytes_per_token(layers: Layers, precision: str) -> Any:
-    """Bytes that an indexer keeps of one token in one layer; 0 where there is none.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-    precision : str
-        Of the cache; only an indexer of blocks keeps its keys in that.
-
-    Returns
-    -------
-    Number
-        Bytes [B].
-    """
-    indexer = indexer_of(layers)
-    if indexer is None:
-        return 0.0
-    if layers.attention is not None:
-        return indexer.head_dim * PRECISION_BYTES[precision]
-    key = indexer.head_dim + INDEX_SCALE_BYTES
-    if layers.compressed is not None:
-        assert layers.compressed.ratio is not None
-        return transformer.compressed_entries(tokens=key, ratio=layers.compressed.ratio)
-    return key
-
-
-def kv_bytes_per_token(model: Model, precision: str) -> Any:
-    """Cache bytes that one token leaves in the whole model while it is within every window, keys of indexers apart.
-
-    Parameters
-    ----------
-    model : Model
-    precision : str
-        Of the cache.
-
-    Returns
-    -------
-    Number
-        Bytes [B].
-    """
-    return total(layers.count * kv_bytes_per_token_layer(layers, precision) for layers in model.layers)
-
-
-def held_tokens(layers: Layers, tokens: Any) -> Any:
-    """Return the tokens of a sequence that one layer's cache holds: a window stops growing.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-    tokens : Number
-        Tokens of the sequence [1].
-
-    Returns
-    -------
-    Number
-        Tokens [1].
-    """
-    if layers.attention is not None and layers.attention.sliding is not None:
-        return minimum(tokens, layers.attention.sliding.window)
-    if (compressed := layers.compressed) is not None:
-        held = minimum(tokens, compressed.window)
-        if compressed.ratio is None:
-            return held
-        return held + transformer.compressed_entries(tokens=tokens, ratio=compressed.ratio)
-    return tokens
-
-
-def request_cache(scenario: Scenario, layers: Layers, tokens: Any) -> Any:
-    """Cache and state of one request of so many tokens in one layer, whole group [B].
-
-    Parameters
-    ----------
-    scenario : Scenario
-    layers : Layers
-        A run of equal layers.
-    tokens : Number
-        Tokens of the request [1].
-
-    Returns
-    -------
-    Number
-        Bytes [B].
-    """
-    return sequence_cache(scenario.model, layers, tokens, scenario.deployment.kv_precision)
-
-
-def sequence_cache(model: Model, layers: Layers, tokens: Any, precision: str) -> Any:
-    """Cache and state of one sequence of so many tokens in one layer [B].
-
-    Parameters
-    ----------
-    model : Model
-    layers : Layers
-        A run of equal layers.
-    tokens : Number
-        Tokens of the sequence [1].
-    precision : str
-        Of the cache.
-
-    Returns
-    -------
-    Number
-        Bytes [B].
-    """
-    if is_recurrent(layers):
-        return _state_parts(model, layers)[1] * ACTIVATION_BYTES
-    if layers.attention is not None and layers.attention.cross is not None:
-        return layers.attention.cross * _row_bytes(layers, precision)
-    row = _row_bytes if layers.compressed is not None else kv_bytes_per_token_layer
-    cache = held_tokens(layers, tokens) * row(layers, precision)
-    if indexer_of(layers) is not None:
-        cache = cache + tokens * index_bytes_per_token(layers, precision)
-    return cache
-
-
-def grows_evenly(layers: Layers) -> bool:
-    """Whether every token of a sequence adds as much to the cache of a layer as any other; no cache grows evenly too.
-
-    Parameters
-    ----------
-    layers : Layers
-        A run of equal layers.
-
-    Returns
-    -------
-    bool
-    """
-    attention = layers.attention
-    bounded = attention is not None and (attention.sliding is not None or attention.cross is not None)
-    return not (is_recurrent(layers) or bounded or layers.compressed is not None)
-
-
-def cache_shards(scenario: Scenario, layers: Layers) -> Any:
-    """Return the whole cache of a layer over that of a chip: its ranks, one a core, split it by KV heads.
-
-    Latents have no heads, so every rank holds them.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    layers : Layers
-        A run of equal layers.
-
-    Returns
-    -------
-    Number
-        Parts [1].
-    """
-    cores = scenario.system.cores
-    ranks = scenario.deployment.tp * cores
-    if layers.attention is not None:
-        return transformer.kv_shards(tp=ranks, kv_heads=layers.attention.kv_heads) / cores
-    if is_recurrent(layers):
-        return transformer.kv_shards(tp=ranks, kv_heads=state_heads(layers)) / cores
-    return 1.0 / cores
-
-
 # --- operators ---------------------------------------------------------------------------------------------------
 
 
@@ -1022,7 +422,7 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
     model, attention = scenario.model, layers.attention
     assert attention is not None
     tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
-    qkv, out = _attention_parts(model, attention)
+    qkv, out = attention_parts(model, attention)
     query_width = attention.heads * attention.head_dim
     gate_width = query_width * (2.0 if attention.gated else 1.0)
     if attention.cross is not None:
@@ -1030,14 +430,14 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
         qkv = transformer.projection_parameters(inputs=model.hidden, outputs=gate_width, bias=0.0)
         qkv_width = gate_width
     else:
-        qkv_width = gate_width + _projected_cache(attention)
+        qkv_width = gate_width + projected_cache(attention)
     yield _gemm("qkv", tokens, qkv, model.hidden + qkv_width, layers.count, storage)
     if attention.indexer is not None and not attention.indexer.shared:
-        parameters = _block_indexer_part(model, attention.indexer)
+        parameters = block_indexer_part(model, attention.indexer)
         yield from _indexer_operators(scenario, layers, work, attention.indexer, parameters, model.hidden)
-    output_width = attention.heads * _value_dim(attention)
+    output_width = attention.heads * value_width(attention)
     with scope("attention"):
-        kv_bytes = _row_bytes(layers, scenario.deployment.kv_precision)
+        kv_bytes = row_bytes(layers, scenario.deployment.kv_precision)
         flops, traffic = [], []
         for part in work:
             attended = _attended(attention, part)
@@ -1048,7 +448,7 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
                     attended=attended,
                     heads=attention.heads,
                     key_dim=attention.head_dim,
-                    value_dim=_value_dim(attention),
+                    value_dim=value_width(attention),
                 )
             )
             reach, written = part.context, part.tokens
@@ -1104,7 +504,7 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     model, mla = scenario.model, layers.mla
     assert mla is not None
     tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
-    parts = _mla_parts(model, mla)
+    parts = mla_parts(model, mla)
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim
     query_width = mla.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
     rank = 0.0 if mla.direct_query else mla.q_lora_rank
@@ -1221,7 +621,7 @@ def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Ite
     model, part = scenario.model, layers.compressed
     assert part is not None
     tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
-    parts = _compressed_parts(model, part)
+    parts = compressed_parts(model, part)
     width = part.heads * part.head_dim
     latent = part.q_lora_rank + part.head_dim
     yield _gemm("latents", tokens, parts["latents"], model.hidden + latent, layers.count, storage, shards=1.0)
@@ -1232,7 +632,7 @@ def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Ite
     if part.indexer is not None:
         yield from _indexer_operators(scenario, layers, work, part.indexer, parts["indexer"], part.q_lora_rank)
     with scope("attention"):
-        row = _row_bytes(layers, scenario.deployment.kv_precision)
+        row = row_bytes(layers, scenario.deployment.kv_precision)
         flops, traffic = [], []
         for one in work:
             attended = transformer.mean_attended_in_window(context=one.context, tokens=one.tokens, window=part.window)
@@ -1288,7 +688,7 @@ def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Ite
 def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     model = scenario.model
     tokens, storage = _tokens(work), storage_of(scenario, "attention", layers)
-    parameters, elements = _state_parts(model, layers)
+    parameters, elements = state_parts(model, layers)
     yield _gemm(
         "mixer",
         tokens,
@@ -1340,13 +740,13 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     yield _gemm(
         "router",
         tokens,
-        _router(model, moe),
+        router_parameters(model, moe),
         model.hidden + moe.experts,
         layers.count,
         storage_of(scenario, "router", layers),
         shards=1.0,
     )
-    hidden = _expert_hidden(model, moe)
+    hidden = expert_width(model, moe)
     if moe.latent is not None:
         down = 2 * transformer.projection_parameters(inputs=model.hidden, outputs=moe.latent, bias=0.0)
         width = 2 * (model.hidden + moe.latent)
@@ -1356,7 +756,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     replicas = maximum(1.0, plan.ep / plan.tp)
     storage = storage_of(scenario, "experts", layers)
     with scope("experts"):
-        one, picked = _expert(model, moe), _met_experts(moe)
+        one, picked = expert_parameters(model, moe), experts_met(moe)
         expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=storage.element)
         met = transformer.distinct_experts(
             experts=maximum(picked, _efficiency(scenario).even_experts(moe.experts)),

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from perfmodel.equations import collectives, memory, pipeline, roofline, serving
 from perfmodel.machines import base, speculation
 from perfmodel.machines.base import Decoding, Loop, Machine
+from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.machines.operators import (
-    ACTIVATION_BYTES,
     Load,
     Operator,
     Overlap,
@@ -23,14 +23,11 @@ from perfmodel.machines.operators import (
     Work,
     busy_time,
     head_operator,
-    layer_count,
     layer_operators,
     precision_of,
-    total,
-    vocabulary,
 )
 from perfmodel.machines.power import MeanPower
-from perfmodel.numerics import ceil_div, maximum, minimum
+from perfmodel.numerics import ceil_div, maximum, minimum, total
 from perfmodel.specs.types import (
     PRECISION_BYTES,
     UNPUBLISHED,
@@ -44,6 +41,7 @@ from perfmodel.specs.types import (
     Seconds,
     System,
 )
+from perfmodel.specs.weights import layer_count, vocabulary
 from perfmodel.trace import is_given, scope
 
 #: The time of a pass moves the flow and the flow the time of a pass; so many rounds settle it to a few per mille.

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfmodel import __version__
 from perfmodel.errors import UserError
-from perfmodel.outputs.files import check_file, text_cell
 from perfmodel.prediction import METRICS, Prediction
-from perfmodel.studies.results import unit_of
-from perfmodel.writing import whole
+from perfmodel.results import unit_of
+from perfmodel.version import __version__
+from perfmodel.writing import check_file, text_cell, whole
 
 #: What a column means, by its name or by how it begins.
 _MEANINGS = {

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.prediction import traced
+from perfmodel.results import results
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of
 from perfmodel.specs.types import Scenario
-from perfmodel.studies.results import results
 
 
 @dataclass(frozen=True)

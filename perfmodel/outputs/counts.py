@@ -6,18 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perfmodel.machines.operators import (
-    head_parameters,
-    index_bytes_per_token,
-    kv_bytes_per_token,
-    sequence_cache,
-    tensors,
-    total,
-    vocabulary,
-)
+from perfmodel.machines.kv_cache import index_bytes_per_token, kv_bytes_per_token, sequence_cache
+from perfmodel.numerics import total
 from perfmodel.specs import catalog
 from perfmodel.specs.types import PRECISION_BYTES, Layers, Model
 from perfmodel.specs.units import show
+from perfmodel.specs.weights import head_parameters, tensors, vocabulary
 
 #: Classes of tensors in the order of the table, and what they are called.
 _PARTS = {
@@ -120,7 +114,7 @@ def counts(name: str, contexts: Sequence[float] = ()) -> dict[str, Any]:
     if catalog.is_config(name):
         from perfmodel.specs import checkpoints
 
-        reading = checkpoints.read(Path(name))
+        reading = checkpoints.read(Path(name), catalog.load_model)
         found = count(reading.model, contexts)
         return {
             **found,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.outputs.tables import print_said, side_by_side, table_html
+from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
+from perfmodel.planning.simulate import Comparison
 from perfmodel.specs.units import show
-from perfmodel.studies.simulate import Comparison
 
 _NAMES = {"wait_s": "wait", "ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "request_latency_s": "request"}
 _HEADINGS = ("simulated", "standard error", "closed form", "difference")
@@ -72,3 +72,8 @@ def simulation_html(found: Comparison) -> str:
     if found.reason:
         return table_html(found.reason, [], [], _said(found))
     return table_html(_title(found), _HEADINGS, _rows(found), _said(found))
+
+
+def simulation_text(found: Comparison) -> str:
+    """Return simulation, closed form and their difference as plain text, or why there are none."""
+    return found.reason or plain(lambda console: print_simulation(found, console))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.outputs.tables import print_said, side_by_side, table_html
+from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
+from perfmodel.planning.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
 from perfmodel.question import distinct
 from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
 from perfmodel.specs.units import show
-from perfmodel.studies.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
 
 _TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request"}
 _WHAT = ("mean", "p50", "p90", "p99")
@@ -230,3 +231,24 @@ def sizing_html(sizing: Sizing) -> str:
         return table_html(sizing.reason, [], [], [("assumed", sizing.assumed), ("mind", sizing.warnings)])
     said = _sizing_said(sizing, False, "to_dict()")
     return table_html(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), said)
+
+
+def load_text(answer: Sized) -> str:
+    """Return one answer as plain text."""
+    return plain(lambda console: print_load([answer], console))
+
+
+def one_load_html(answer: Sized) -> str:
+    """Return one answer as HTML."""
+    return load_html([answer])
+
+
+def pools_text(found: Disaggregated) -> str:
+    """Return the pools of a disaggregated deployment as plain text."""
+    return plain(lambda console: print_pools(found, console))
+
+
+def sizing_text(sizing: Sizing) -> str:
+    """Return the answers of a search as plain text, or why there are none."""
+    shown = plain(lambda console: print_sizing(sizing, console, False, "to_dict()"))
+    return shown if sizing.answers else f"{textwrap.fill(sizing.reason, 100)}\n{shown}"

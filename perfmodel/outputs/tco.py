@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.outputs.tables import money_figure, notes, plain, print_said, side_by_side, table_html
+from perfmodel.planning.tco.ownership import REFERENCE, Owning, implied
 from perfmodel.question import distinct
 from perfmodel.specs.units import show
-from perfmodel.studies.cost.ownership import REFERENCE, Owning, implied
 
 #: Strongest unknowns that are named for each system.
 NAMED = 3
@@ -143,33 +143,6 @@ def print_owning(result: Owning, console: Any) -> None:
     """Print costs side by side, with what decides them and what was assumed."""
     side_by_side(_title(result), [owned.name for owned in result.systems], _rows(result), console)
     print_said(_said(result), console)
-
-
-def flat_rows(result: Owning) -> list[dict[str, Any]]:
-    """Return one flat row a system, for CSV."""
-    rows = []
-    for one in result.to_dict()["systems"]:
-        row: dict[str, Any] = {}
-        for key, value in one.items():
-            if key in ("sobol", "tornado", "implied_capex_usd"):
-                continue
-            if isinstance(value, list):
-                row[key] = "; ".join(value)
-            elif isinstance(value, dict):
-                row.update(_flat(key, value))
-            else:
-                row[key] = value
-        rows.append({**row, "assumed": "; ".join(result.assumed)})
-    columns = dict.fromkeys(name for row in rows for name in row)
-    return [{name: row.get(name) for name in columns} for row in rows]
-
-
-def _flat(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, part in value.items():
-        label = f"{key}_{name}".replace(",", "").replace(" ", "_")
-        found |= _flat(label, part) if isinstance(part, dict) else {label: part}
-    return found
 
 
 def owning_text(result: Owning, width: int = 100) -> str:

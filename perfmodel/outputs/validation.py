@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from perfmodel.evidence.validate import Validation
+from perfmodel.evidence.validate.rows import Row
+from perfmodel.evidence.validate.scoring import Score
 from perfmodel.outputs import page
-from perfmodel.outputs.files import text_cell
 from perfmodel.outputs.tables import plain
-from perfmodel.studies.validate import Validation
-from perfmodel.studies.validate.rows import Row
-from perfmodel.studies.validate.scoring import Score
+from perfmodel.writing import text_cell
 
 PART_SAYS = {
     "predicted": "predicted: nothing was fitted on these rows",

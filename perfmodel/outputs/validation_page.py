@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perfmodel import __version__
+from perfmodel.evidence.validate import Validation
+from perfmodel.evidence.validate.rows import Row
+from perfmodel.evidence.validate.scoring import LEAST_P90, WITHIN, describe
 from perfmodel.outputs import page
-from perfmodel.outputs.files import make_folder
 from perfmodel.outputs.validation import (
     COLOUR_OF,
     COLUMNS,
@@ -27,10 +28,8 @@ from perfmodel.outputs.validation import (
     tree,
     write_rows,
 )
-from perfmodel.studies.validate import Validation
-from perfmodel.studies.validate.rows import Row
-from perfmodel.studies.validate.scoring import LEAST_P90, WITHIN, describe
-from perfmodel.writing import whole
+from perfmodel.version import __version__
+from perfmodel.writing import make_folder, whole
 
 
 def _points(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -9,13 +9,14 @@ import numpy as np
 
 from perfmodel.equations import disaggregation
 from perfmodel.machines.base import machine_of, stage_link
-from perfmodel.machines.operators import ACTIVATION_BYTES, layer_count
+from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.fit import request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for, statistic
 from perfmodel.serving.step_times import step_times
 from perfmodel.specs.types import Scenario
+from perfmodel.specs.weights import layer_count
 
 #: Replicas of a pool beyond which a question counts as not served.
 _MOST = 100_000

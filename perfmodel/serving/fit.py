@@ -12,27 +12,20 @@ from typing import Any
 
 from perfmodel.equations import memory, pipeline, serving
 from perfmodel.machines.base import machine_of
-from perfmodel.machines.operators import (
-    adapter_bytes_per_chip,
+from perfmodel.machines.kv_cache import (
     cache_shards,
     grows_evenly,
-    head_parameters,
     index_bytes_per_token,
     indexer_of,
-    is_recurrent,
     kv_bytes_per_token_layer,
-    layer_bytes_per_chip,
-    layer_count,
-    precision_of,
     request_cache,
-    storage_of,
-    total,
-    vocabulary,
 )
+from perfmodel.machines.operators import adapter_bytes_per_chip, layer_bytes_per_chip, precision_of, storage_of
 from perfmodel.machines.speculation import draft_scenario
-from perfmodel.numerics import ceil_div, maximum, minimum, switch_at
+from perfmodel.numerics import ceil_div, maximum, minimum, switch_at, total
 from perfmodel.specs import plugins
 from perfmodel.specs.types import ENGINES, PRECISION_BYTES, Engine, Layers, Scenario, Tier
+from perfmodel.specs.weights import head_parameters, is_recurrent, layer_count, vocabulary
 from perfmodel.trace import is_given, scope
 
 #: Experts in these precisions run in kernels that keep no workspace between the products.

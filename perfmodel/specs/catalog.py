@@ -424,14 +424,17 @@ def in_place(*specs: Any) -> list[str]:
     return list(dict.fromkeys(line for note in found for line in note.splitlines()))
 
 
-@functools.cache
 def load_sources() -> dict[str, dict[str, Any]]:
     """Return the bundled sources by id, and those of the user's folders."""
+    paths = [root / SOURCES for root in reversed(roots()) if (root / SOURCES).is_file()]
+    return _sources(tuple((path, path.stat().st_mtime_ns) for path in paths))
+
+
+@functools.lru_cache(maxsize=8)
+def _sources(paths: tuple[tuple[Path, int], ...]) -> dict[str, dict[str, Any]]:
     merged: dict[str, dict[str, Any]] = {}
-    for root in reversed(roots()):
-        path = root / SOURCES
-        if path.is_file():
-            merged.update(files.read_yaml(path) or {})
+    for path, _ in paths:
+        merged.update(files.read_yaml(path) or {})
     return merged
 
 
@@ -466,7 +469,7 @@ def load_model(name: str) -> Model:
     if name.casefold() not in _index("model") and is_config(name):
         from perfmodel.specs import checkpoints
 
-        model = checkpoints.read(Path(name)).model
+        model = checkpoints.read(Path(name), load_model).model
         files.check_text({"name": model.name, "hf_id": model.hf_id}, Path(name))
         return model
     model, provenance = _load(find("model", name), Model)

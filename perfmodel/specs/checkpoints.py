@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,15 @@ from perfmodel.specs.types import PRECISION_BYTES, TENSOR_CLASSES, Lora, Model, 
 ADAPTER, PARAMETERS, PIPELINE = "adapter_config.json", "params.json", "model_index.json"
 
 
-def read(path: Path) -> Reading:
+def read(path: Path, load_model: Callable[[str], Model]) -> Reading:
     """Read the model that a path holds.
 
     Parameters
     ----------
     path : Path
         A file, or a folder.
+    load_model : callable
+        Loads the base model of an adapter by its name.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def read(path: Path) -> Reading:
     if path.is_dir():
         path = _of_folder(path)
     if path.name == ADAPTER:
-        return _adapter(path)
+        return _adapter(path, load_model)
     if path.name == PARAMETERS:
         return _parameters(path)
     if path.name == PIPELINE:
@@ -75,10 +77,8 @@ def _pipeline(path: Path) -> str:
 # --- adapters ----------------------------------------------------------------------------------------------------
 
 
-def _adapter(path: Path) -> Reading:
+def _adapter(path: Path, load_model: Callable[[str], Model]) -> Reading:
     """Read a LoRA adapter: its base model, with what the adapter adds."""
-    from perfmodel.specs import catalog
-
     config = Config(path, read_json(path))
     kind = config.get("peft_type")
     if kind != "LORA":
@@ -88,7 +88,7 @@ def _adapter(path: Path) -> Reading:
         raise config.refusal("base_model_name_or_path", "required field is missing; give the base model")
     beside = path.parent / base
     try:
-        model = catalog.load_model(str(beside) if beside.exists() else base)
+        model = load_model(str(beside) if beside.exists() else base)
     except UserError as error:
         raise config.refusal(
             "base_model_name_or_path", f"the base model of this adapter is not found: {error}"
@@ -388,7 +388,7 @@ def _precision(mean: float, types: Mapping[str, float]) -> str:
 
 def _check_total(path: Path, model: Model, header: gguf.Header) -> None:
     """Refuse a file whose tensors do not add up to what its fields describe."""
-    from perfmodel.machines.operators import total_parameters
+    from perfmodel.specs.weights import total_parameters
 
     held = sum(tensor.weights for tensor in header.tensors if not tensor.name.startswith("rope_freqs"))
     described = float(total_parameters(model))

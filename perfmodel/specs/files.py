@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import math
 import types
 import typing
@@ -400,3 +401,39 @@ def unsourced(kind: type[Any], raw: Mapping[str, Any], provenance: Mapping[str, 
                 "write {value: ..., source: ..., kind: ...} or give the file one"
             )
     return lines
+
+
+def as_text(name: str, content: Mapping[str, Any]) -> str:
+    """Return what was fitted as the YAML of its file, in a fixed order.
+
+    Parameters
+    ----------
+    name : str
+    content : Mapping[str, Any]
+
+    Returns
+    -------
+    str
+        YAML.
+    """
+    lines = [f"description: Written by 'perfmodel calibrate' for {name}; edit the data or the fit, not this file."]
+
+    def scalar(value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        text = str(value)
+        return json.dumps(text) if any(mark in text for mark in ":,#{}[]'\"") else text
+
+    def write(part: Mapping[str, Any], indent: str) -> None:
+        for key, value in part.items():
+            if isinstance(value, Mapping) and "value" in value:
+                inner = ", ".join(f"{name}: {scalar(entry)}" for name, entry in value.items())
+                lines.append(f"{indent}{key}: {{{inner}}}")
+            elif isinstance(value, Mapping):
+                lines.append(f"{indent}{key}:")
+                write(value, indent + "  ")
+            else:
+                lines.append(f"{indent}{key}: {scalar(value)}")
+
+    write(content, "")
+    return "\n".join(lines) + "\n"

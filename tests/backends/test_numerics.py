@@ -17,7 +17,7 @@ from programs import recalculate, run_node
 from workbooks import cached, shown
 
 from perfmodel import numerics
-from perfmodel.outputs import javascript, spreadsheet
+from perfmodel.compilers import javascript, spreadsheet
 from perfmodel.trace import OPERATIONS, Ledger, Node
 
 NAN = math.nan

@@ -16,8 +16,8 @@ import pytest
 from programs import recalculate_all, run_chromium, run_node
 from workbooks import cached, loaded, shown
 
+from perfmodel.compilers import javascript, spreadsheet
 from perfmodel.machines.base import machine_of
-from perfmodel.outputs import javascript, spreadsheet
 from perfmodel.prediction import METRICS, evaluate, traced
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog

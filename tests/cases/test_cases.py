@@ -22,7 +22,7 @@ from perfmodel.numerics import maximum
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.serving.cost import cost_of
-from perfmodel.specs import huggingface
+from perfmodel.specs import huggingface, weights
 from perfmodel.specs.types import Layers, Mla, Mlp, Model
 
 ROOT = Path(__file__).parent.parent.parent
@@ -323,7 +323,7 @@ def qwen3_30b(given):
     found = perfmodel.fit("qwen3-30b-a3b", on="dgx-h100", tp=given["tp"], context=8192)
     return {
         "weights_gib_per_gpu": found.parts["weights"] / GIB,
-        "total_params_b": operators.total_parameters(perfmodel.model("qwen3-30b-a3b")) / 1e9,
+        "total_params_b": weights.total_parameters(perfmodel.model("qwen3-30b-a3b")) / 1e9,
     }
 
 
@@ -438,7 +438,7 @@ def deepseek_two_nodes(given):
         for prompt in given["isl"]
     ]
     read = memory.weight_bytes(
-        parameters=operators.active_parameters(perfmodel.model("deepseek-r1")), bytes_per_parameter=1.0
+        parameters=weights.active_parameters(perfmodel.model("deepseek-r1")), bytes_per_parameter=1.0
     )
     bandwidth = perfmodel.system("dgx-h100").memory.hbm.bandwidth * given["n_gpu"]
     return {"tpot_ms": [one.tpot_s * 1e3 for one in found], "bandwidth_floor_ms": read / bandwidth * 1e3}
@@ -448,7 +448,7 @@ def plateau(given):
     """The data sheet of the RTX 4090 has 330 dense TFLOP/s in FP8 with FP32 sums."""
     rate = max(given["tok_s"])
     achieved = metrics.achieved_rate(
-        active_parameters=operators.active_parameters(perfmodel.model("qwen3-4b")), tokens_per_s=float(rate)
+        active_parameters=weights.active_parameters(perfmodel.model("qwen3-4b")), tokens_per_s=float(rate)
     )
     return {
         "compute_bound": achieved > 0.5 * 330e12,

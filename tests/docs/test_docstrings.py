@@ -19,15 +19,15 @@ import typer
 
 import perfmodel
 from perfmodel.cli.app import application
-from perfmodel.outputs.explain import Explanation
-from perfmodel.outputs.folder import Stored
+from perfmodel.compilers.explain import Explanation
+from perfmodel.evidence.validate import Validation
+from perfmodel.planning.simulate import Comparison
+from perfmodel.planning.size import Disaggregated, Sized, Sizing
+from perfmodel.planning.solve import Solution
+from perfmodel.planning.tco.ownership import Owned, Owning
 from perfmodel.specs.types import Model, System, Traffic
-from perfmodel.studies.cost.ownership import Owned, Owning
-from perfmodel.studies.simulate import Comparison
-from perfmodel.studies.size import Disaggregated, Sized, Sizing
-from perfmodel.studies.solve import Solution
-from perfmodel.studies.sweep import Axis, Cell, Sweep
-from perfmodel.studies.validate import Validation
+from perfmodel.sweeps.folder import Stored
+from perfmodel.sweeps.space import Axis, Cell, Sweep
 
 #: Where every public function is documented in full.
 ROOMS = ("numerics", "trace", "equation", "machines.", "specs.", "serving.", "prediction", "question")

@@ -22,20 +22,20 @@ import perfmodel
 from perfmodel.cli import run as command
 from perfmodel.entered import SHOWN_ONLY, counts, said, same
 from perfmodel.errors import UserError
+from perfmodel.evidence import calibrate
 from perfmodel.machines import kernels
+from perfmodel.planning.simulate import ask as simulate
+from perfmodel.planning.size import at_rate, disaggregated, load_dict
+from perfmodel.planning.tco import bom, ownership
 from perfmodel.prediction import content, evaluate, run
 from perfmodel.question import Options, resolve
+from perfmodel.results import results
 from perfmodel.serving.availability import with_failures
 from perfmodel.serving.disaggregation import transfer
 from perfmodel.serving.objectives import Objectives
 from perfmodel.specs import catalog, files
 from perfmodel.specs.paths import assign, get, put, put_all, put_given, quantities, range_at
 from perfmodel.specs.types import Scenario
-from perfmodel.studies import calibrate
-from perfmodel.studies.cost import bom, ownership
-from perfmodel.studies.results import results
-from perfmodel.studies.simulate import ask as simulate
-from perfmodel.studies.size import at_rate, disaggregated, load_dict
 
 #: All bundled files with PERFMODEL_EVERY_PATH=1 (some minutes), else one of each kind and every so many models.
 EVERY = os.environ.get("PERFMODEL_EVERY_PATH") == "1"

@@ -9,8 +9,8 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.errors import UserError
+from perfmodel.evidence import validate
 from perfmodel.specs import catalog, files
-from perfmodel.studies import validate
 
 MODEL = (catalog.bundled() / "workloads" / "models" / "llama-3.1-8b.yaml").read_text(encoding="utf-8")
 #: Seconds that a refusal may take, on a machine that is busy with other tests; without bounds it is hours, or memory.

@@ -123,6 +123,8 @@ def test_what_engines_and_chips_are_taken_to_be_is_said(path, label, here) -> No
 
 
 def test_pages_and_workbooks_say_it(here) -> None:
+    # A file that changes between two questions of one process counts in the second.
+    perfmodel.whatif("before.html", "llama-3.1-8b", on="dgx-h100:tp=1")
     said = put(here, "system dgx-h100")
     perfmodel.whatif("page.html", "llama-3.1-8b", on="dgx-h100:tp=1")
     assert said in (here / "page.html").read_text("utf-8")

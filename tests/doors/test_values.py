@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 
 import perfmodel
 from perfmodel.cli import run
-from perfmodel.outputs import whatif, workbook
-from perfmodel.outputs.offers import ask_each, offer
+from perfmodel.compilers import whatif, workbook
+from perfmodel.compilers.offers import ask_each, offer
 from perfmodel.question import FIELDS, Options, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.files import read_yaml

@@ -17,9 +17,10 @@ import pytest
 from perfmodel import writing
 from perfmodel.cli import run
 from perfmodel.errors import UserError
+from perfmodel.evidence import calibrate
+from perfmodel.reports import figures
+from perfmodel.reports.figures import Chart, Figure, Layer
 from perfmodel.specs import catalog
-from perfmodel.studies import calibrate, figures
-from perfmodel.studies.figures import Chart, Figure, Layer
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A folder of the system in which nobody, not even root, makes a file.
@@ -64,7 +65,7 @@ def given(tmp_path, monkeypatch):
         catalog, "entries", lambda kind: (one for one in every(kind) if one[0] in few.get(kind, [one[0]]))
     )
     monkeypatch.setattr(figures, "_REGISTRY", {"drawn": drawn})
-    monkeypatch.setattr(figures, "MODULES", ())
+    monkeypatch.setattr(figures, "_import_reports", lambda: None)
     (tmp_path / "mine.yaml").write_text("title: x\nquestion: x\nsections: [{heading: x, figures: [{figure: drawn}]}]\n")
     (tmp_path / "rows.csv").write_text(
         "model,hardware,metric,value,unit,isl,osl,concurrency_or_batch\nllama-3.1-8b,dgx-h100,TPOT,6,ms,100,100,1\n"

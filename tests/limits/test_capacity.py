@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfmodel.equations import disaggregation as split
 from perfmodel.equations import reliability
 from perfmodel.machines.base import machine_of
+from perfmodel.planning.size import at_rate, load_dict, pareto, size
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving.availability import spares_for
@@ -23,7 +24,6 @@ from perfmodel.serving.objectives import Objectives, loaded, queue_of, replicas_
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table, lengths_of
-from perfmodel.studies.size import at_rate, load_dict, pareto, size
 
 FEW = settings(derandomize=True, deadline=None, max_examples=25)
 

@@ -15,7 +15,7 @@ from perfmodel.specs import kinds
 PACKAGE = Path(perfmodel.__file__).parent
 #: A kind's own file, specs, and the report of the dataflow paper, whose name is that of a kind.
 FREE = ("machines/kernels.py", "machines/dataflow.py", "machines/sram_pipeline.py", "machines/power.py", "specs/")
-PAPER = ("studies/dataflow/", "studies/figures.py")
+PAPER = ("reports/dataflow/",)
 FILES = [path for path in sorted(PACKAGE.glob("**/*.py")) if "bundled" not in path.parts]
 
 
@@ -47,7 +47,7 @@ def test_a_kind_is_named_in_its_own_file_only(path):
         and node.left.value.attr == "system"
     ]
     # A folder of measurements of kernels is named as the kind is.
-    said = [node for node in said if not (isinstance(node, ast.Constant) and where == "studies/power_fit.py")]
+    said = [node for node in said if not (isinstance(node, ast.Constant) and where == "evidence/power_fit.py")]
     assert [(node.lineno, ast.unparse(node)) for node in (*said, *compared)] == []
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import perfmodel
 from perfmodel.equations import power, tco, yield_cost
 from perfmodel.errors import UserError
+from perfmodel.evidence import power_fit
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.serving.cost import AllInPower, ItPower, cost_of, electricity_per_year
 from perfmodel.specs import catalog
 from perfmodel.specs.units import parse, show
-from perfmodel.studies import power_fit
 
 DETERMINISTIC = settings(derandomize=True, deadline=None, max_examples=50)
 #: Chiplet Actuary's wafer: 300 mm, 5 mm lost at the edge, 0.2 mm between dies.

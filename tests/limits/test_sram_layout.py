@@ -3,11 +3,11 @@
 import pytest
 
 import perfmodel
+from perfmodel.evidence.calibrate import FITTED_SPEEDS, PUBLIC_SPEEDS, public_speed
 from perfmodel.machines import sram_pipeline
 from perfmodel.machines.base import Load, machine_of
 from perfmodel.machines.operators import Pass
 from perfmodel.question import Options, resolve
-from perfmodel.studies.calibrate import FITTED_SPEEDS, PUBLIC_SPEEDS, public_speed
 
 
 @pytest.mark.parametrize("stages", [6, 9, 18, 33])

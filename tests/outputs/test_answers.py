@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.outputs.files import text_cell
+from perfmodel.writing import text_cell
 
 ASKED = ["llama-3.1-70b", "--also", "gpt-oss-120b", "--on", "dgx-h100", "--on", "lpu-v1:plan=tp8", "--on", "groq3-lpx"]
 

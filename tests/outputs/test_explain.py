@@ -8,15 +8,15 @@ import re
 import pytest
 
 from perfmodel.cli import run
+from perfmodel.compilers.explain import explain
 from perfmodel.errors import UserError
 from perfmodel.numerics import FLOAT
-from perfmodel.outputs.explain import explain
+from perfmodel.planning.sensitivity import elasticities
+from perfmodel.planning.solve import solve
 from perfmodel.prediction import METRICS, evaluate
 from perfmodel.question import Options, resolve
+from perfmodel.results import results
 from perfmodel.specs.paths import put
-from perfmodel.studies.results import results
-from perfmodel.studies.sensitivity import elasticities
-from perfmodel.studies.solve import solve
 
 SYSTEMS = ("dgx-h100", "sn40l-16", "lpu-v1")
 

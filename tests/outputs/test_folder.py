@@ -22,10 +22,10 @@ import pytest
 import perfmodel
 from perfmodel.cli import run
 from perfmodel.errors import UserError
-from perfmodel.outputs import cluster, folder
 from perfmodel.question import Options
 from perfmodel.specs.paths import put
-from perfmodel.studies.sweep import space as design_space
+from perfmodel.sweeps import cluster, folder
+from perfmodel.sweeps.space import space as design_space
 
 AXES = {
     "system": "dgx-h100,dgx-b200",
@@ -352,9 +352,9 @@ def test_work_checks_the_machine_that_it_runs_on(space, tmp_path):
 CLIENT = """
     import sys
     from pathlib import Path
-    from perfmodel.outputs import folder
+    from perfmodel.sweeps import folder
     from perfmodel.question import Options
-    from perfmodel.studies.sweep import space
+    from perfmodel.sweeps.space import space
 
     if __name__ == "__main__":
         asked = space("llama-3.1-70b", "dgx-h100", {axes}, Options())

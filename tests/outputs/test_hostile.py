@@ -210,7 +210,7 @@ def test_no_file_runs_code_or_reads_beyond_its_folder(what, text, tmp_path, caps
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("figure", ["../../evil", "os.system", "__import__", "perfmodel.studies.figures"])
+@pytest.mark.parametrize("figure", ["../../evil", "os.system", "__import__", "perfmodel.reports.figures"])
 def test_a_recipe_reaches_registered_figures_only(figure, tmp_path, capsys):
     file = tmp_path / "evil.yaml"
     recipe = {

@@ -8,8 +8,8 @@ import pytest
 from programs import open_offline
 
 from perfmodel.errors import UserError
-from perfmodel.outputs import report
-from perfmodel.studies.figures import read_recipe
+from perfmodel.reports import page as report
+from perfmodel.reports.figures import read_recipe
 
 
 @pytest.fixture(scope="module")

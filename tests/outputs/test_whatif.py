@@ -21,14 +21,14 @@ from programs import chromium, run_node
 
 import perfmodel
 from perfmodel.cli import run
-from perfmodel.outputs import whatif
-from perfmodel.outputs.offers import Offer, Pair, ask_each, layouts, offer
-from perfmodel.outputs.program import Program, is_result, limits
+from perfmodel.compilers import whatif
+from perfmodel.compilers.offers import Offer, Pair, ask_each, layouts, offer
+from perfmodel.compilers.program import Program, is_result, limits
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options
+from perfmodel.results import results
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put_all, quantities, range_at
-from perfmodel.studies.results import results
 
 #: Random settings of each program that are compared; with PERFMODEL_EVERY_PROGRAM=1 those of every bundled system and
 #: model too, of so many pairs a program.

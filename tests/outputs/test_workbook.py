@@ -14,15 +14,15 @@ import pytest
 from programs import drive_office, recalculate_all
 
 from perfmodel.cli import run
-from perfmodel.outputs import workbook
-from perfmodel.outputs.offers import Offer, ask_each, bundled_offer, offer
-from perfmodel.outputs.workbook import Workbook, cell_name
+from perfmodel.compilers import workbook
+from perfmodel.compilers.offers import Offer, ask_each, bundled_offer, offer
+from perfmodel.compilers.workbook import Workbook, cell_name
 from perfmodel.prediction import METRICS, evaluate
 from perfmodel.question import Options
+from perfmodel.results import results, unit_of
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import unit_factor
-from perfmodel.studies.results import results, unit_of
 
 #: Few columns of scenarios and grid, so that a recalculation takes seconds.
 SMALL: dict[str, Any] = {"contexts": (2048.0,), "ratios": (1.0, 8.0), "spare": 1}

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from perfmodel.equations import memory, transformer
-from perfmodel.machines import operators
+from perfmodel.machines import kv_cache, operators
 from perfmodel.machines.operators import Pass
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit, request_bytes
-from perfmodel.specs import catalog
+from perfmodel.specs import catalog, weights
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "data" / "models.json").read_text(encoding="utf-8"))["models"]
 
@@ -25,8 +25,8 @@ def cache_of_request(name, tokens, system="dgx-b200", **options):
 
 def test_deepseek_keeps_576_elements_a_token_and_layer():
     model = catalog.load_model("deepseek-v3")
-    assert all(operators.kv_bytes_per_token_layer(run, "bf16") == 576 * 2 for run in model.layers)
-    assert operators.kv_bytes_per_token(model, "bf16") == 61 * 576 * 2
+    assert all(kv_cache.kv_bytes_per_token_layer(run, "bf16") == 576 * 2 for run in model.layers)
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == 61 * 576 * 2
 
 
 @pytest.mark.parametrize("tp", [1.0, 2.0, 8.0])
@@ -152,8 +152,8 @@ def test_ship_kv_room_a_user(kv, tokens):
     """SHIP's figure divides what all SRAM leaves after the weights."""
     sram = memory.partition_capacity(chips=1520.0, capacity=0.23e9)
     model = catalog.load_model("qwen3-235b-a22b")
-    room = memory.kv_room(visible=sram, utilisation=1.0, weights=operators.total_parameters(model), reserved=0.0)
-    assert round(room / 380 / operators.kv_bytes_per_token(model, kv)) == tokens
+    room = memory.kv_room(visible=sram, utilisation=1.0, weights=weights.total_parameters(model), reserved=0.0)
+    assert round(room / 380 / kv_cache.kv_bytes_per_token(model, kv)) == tokens
 
 
 @pytest.mark.parametrize(("kv", "tokens"), [("fp16", 1565), ("fp8", 3131)])
@@ -169,9 +169,9 @@ def test_the_fit_of_a_stage_is_a_little_tighter(kv, tokens):
 def test_ship_layer_and_users_of_72_lpus():
     """One layer of Qwen3-235B and 1,380 users of 4 Ki tokens, everything in 16 bits."""
     model = catalog.load_model("qwen3-235b-a22b")
-    layer = sum(float(one.held) for one in operators.tensors(model, model.layers[0]))
+    layer = sum(float(one.held) for one in weights.tensors(model, model.layers[0]))
     room = memory.partition_capacity(chips=72.0, capacity=0.23e9) - 2 * layer
-    assert int(room / (4096 * float(operators.kv_bytes_per_token_layer(model.layers[0], "fp16")))) == 1380
+    assert int(room / (4096 * float(kv_cache.kv_bytes_per_token_layer(model.layers[0], "fp16")))) == 1380
 
 
 def test_all_thirty_architectures_are_there():

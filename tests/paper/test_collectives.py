@@ -10,12 +10,12 @@ import pytest
 import perfmodel
 from perfmodel.equations import collectives
 from perfmodel.errors import UserError
+from perfmodel.evidence.calibrate import kernel_errors
 from perfmodel.machines import kernels
 from perfmodel.machines.operators import Exchange
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.specs.paths import put
-from perfmodel.studies.calibrate import kernel_errors
 
 
 @pytest.mark.parametrize(("side", "dimensions"), [(4, 2), (8, 2), (4, 3), (6, 2)])

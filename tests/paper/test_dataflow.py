@@ -6,8 +6,8 @@ import pytest
 
 import perfmodel
 from perfmodel.equations import roofline
-from perfmodel.machines import operators
-from perfmodel.specs import catalog
+from perfmodel.machines import kv_cache
+from perfmodel.specs import catalog, weights
 
 FIGURES = json.loads((catalog.bundled() / "data" / "paper_dataflow.json").read_text(encoding="utf-8"))
 SPEEDS = FIGURES["fig1a_tok_s_8B_bs1"]
@@ -22,14 +22,14 @@ def total(system, sockets):
     return sockets * system.memory.hbm.bandwidth, sockets * system.rates["bf16"]
 
 
-ALL_WEIGHTS = operators.total_parameters(LLAMA_8B)
+ALL_WEIGHTS = weights.total_parameters(LLAMA_8B)
 
 
 def equation_3(bandwidth, parameters=ALL_WEIGHTS):
     """Llama-3.1-8B in BF16 at 4,096 tokens and batch 1."""
     return roofline.memory_roofline_rate(
         weights=2 * parameters,
-        kv_per_sequence=4096 * operators.kv_bytes_per_token(LLAMA_8B, "bf16"),
+        kv_per_sequence=4096 * kv_cache.kv_bytes_per_token(LLAMA_8B, "bf16"),
         sequences=1.0,
         bandwidth=bandwidth,
     )
@@ -54,7 +54,7 @@ def test_equation_3_counts_the_embedding():
     """Without it 1,140 tok/s would be 69.2 % of the roofline, which is not what the paper claims."""
     bandwidth = total(SN40_16, 16)[0]
     with_embedding = equation_3(bandwidth)
-    without = equation_3(bandwidth, operators.active_parameters(LLAMA_8B))
+    without = equation_3(bandwidth, weights.active_parameters(LLAMA_8B))
     assert 100 * 1140 / without == pytest.approx(69.2, abs=0.05)
     assert with_embedding < without
 

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from perfmodel.equations import speculative
-from perfmodel.studies import dataflow_fit, figures
-from perfmodel.studies.dataflow import batches, beyond, optimisations, systems
-from perfmodel.studies.dataflow.common import copied
+from perfmodel.evidence import dataflow_fit
+from perfmodel.reports import figures
+from perfmodel.reports.dataflow import batches, optimisations, systems
+from perfmodel.reports.dataflow import extensions as beyond
+from perfmodel.reports.dataflow.common import copied
 
 PRINTED = dataflow_fit.figures()
 

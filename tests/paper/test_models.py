@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.equations import transformer
-from perfmodel.machines import operators
-from perfmodel.specs import catalog
+from perfmodel.machines import kv_cache
+from perfmodel.specs import catalog, weights
 
 PUBLISHED = json.loads((Path(__file__).parent.parent / "data" / "models.json").read_text(encoding="utf-8"))["models"]
 BY_NAME = {
@@ -46,23 +46,23 @@ def test_the_models_of_the_first_release_are_there():
 @pytest.mark.parametrize("name", CATALOG)
 def test_total_parameters(name):
     model, entry = published(name)
-    assert operators.total_parameters(model) == entry["total_params"]
+    assert weights.total_parameters(model) == entry["total_params"]
 
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_active_parameters(name):
     model, entry = published(name)
-    assert operators.active_parameters(model) == entry["active_params_per_token"]
+    assert weights.active_parameters(model) == entry["active_params_per_token"]
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOG if has_full_attention(name)])
 def test_cache_bytes_of_a_token(name):
     model, entry = published(name)
-    assert operators.kv_bytes_per_token(model, "bf16") == entry["kv_bytes_per_token_bf16"]
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == entry["kv_bytes_per_token_bf16"]
 
 
 def test_llama_70b_leaves_320_kib_a_token():
-    assert operators.kv_bytes_per_token(catalog.load_model("llama-3.1-70b"), "bf16") == 327_680
+    assert kv_cache.kv_bytes_per_token(catalog.load_model("llama-3.1-70b"), "bf16") == 327_680
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_llama_70b_leaves_320_kib_a_token():
     ],
 )
 def test_total_parameters_are_those_of_the_checkpoint(name, total):
-    assert operators.total_parameters(catalog.load_model(name)) == total
+    assert weights.total_parameters(catalog.load_model(name)) == total
 
 
 @pytest.mark.parametrize(("name", "intensity"), [("llama-3.3-70b", 8.0)])

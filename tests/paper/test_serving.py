@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from perfmodel.equations import serving
+from perfmodel.evidence import calibrate, serving_fit
 from perfmodel.prediction import evaluate, run
 from perfmodel.question import Options, resolve
-from perfmodel.specs import catalog
+from perfmodel.specs import catalog, files
 from perfmodel.specs.paths import put
-from perfmodel.studies import calibrate, serving_fit
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_stored_scores_are_those_of_the_fit(left_out):
 
 def test_calibrations_regenerate_byte_for_byte():
     """The files are those that the data and the fits give; nobody edits them."""
-    made = {name: calibrate.as_text(name, content) for name, content in calibrate.calibrations()}
+    made = {name: files.as_text(name, content) for name, content in calibrate.calibrations()}
     files = (catalog.bundled() / catalog.CALIBRATION).glob("*.yaml")
     held = {path.stem: path.read_text(encoding="utf-8") for path in files}
     assert {name for name in held if not name.startswith("default-")} == set(made)

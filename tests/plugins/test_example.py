@@ -13,7 +13,7 @@ def test_the_example_passes_its_tests(tmp_path):
 def test_its_files_have_no_problems_and_its_figure_is_found(tmp_path):
     env = environment(EXAMPLE, tmp_path / "site")
     program = (
-        "from perfmodel.specs.check import check_files; from perfmodel.studies.figures import registry; "
+        "from perfmodel.specs.check import check_files; from perfmodel.reports.figures import registry; "
         "checked, problems = check_files([]); assert not problems, problems; "
         "print('novel-batching' in registry(), registry('novel-batching')['novel-batching'](most=4).answer)"
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.planning.simulate import ENOUGH, ENOUGH_CLOSED, drawn, is_enough, measured, over_seeds, simulate
 from perfmodel.question import Options, resolve
 from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.disaggregation import decode_service, prefill_service
@@ -22,7 +23,6 @@ from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table
 from perfmodel.specs.types import Scenario
-from perfmodel.studies.simulate import ENOUGH, ENOUGH_CLOSED, drawn, is_enough, measured, over_seeds, simulate
 
 #: Systems and models by class.
 CLASSES: dict[str, tuple[tuple[str, str], ...]] = {

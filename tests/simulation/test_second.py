@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.planning.simulate import drawn, simulate
 from perfmodel.serving.lengths import lognormal
 from perfmodel.serving.step_times import step_times
-from perfmodel.studies.simulate import drawn, simulate
 from tests.simulation import judge, second
 
 #: Questions of each kind; the command in CONTRIBUTING asks all 20.

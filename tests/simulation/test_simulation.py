@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from perfmodel.equations import queueing
+from perfmodel.planning.simulate import Load, arrivals, drawn, simulate
 from perfmodel.serving.lengths import Lengths, lognormal
 from perfmodel.serving.step_times import StepTimes
-from perfmodel.studies.simulate import Load, arrivals, drawn, simulate
 
 
 def constant(step: float, prefill: float, cap: float, longest: float = 4000.0) -> StepTimes:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import UserError
-from perfmodel.machines import operators
-from perfmodel.outputs import counts, fit
+from perfmodel.machines import kv_cache
+from perfmodel.numerics import total
+from perfmodel.outputs import counts
+from perfmodel.planning import fit
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import chip_weights
-from perfmodel.specs import catalog, paths, rules
+from perfmodel.specs import catalog, paths, rules, weights
 
 DATA = Path(__file__).parent.parent / "data" / "configs"
 PUBLISHED = DATA / "published"
@@ -71,7 +73,7 @@ def test_every_published_configuration_is_read(name):
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_parameters_are_those_of_the_class(name):
     model = catalog.load_model(str(PUBLISHED / name))
-    found = float(operators.total_parameters(model)) - HEADLESS.get(name, 0)
+    found = float(weights.total_parameters(model)) - HEADLESS.get(name, 0)
     assert found == pytest.approx(int(COUNTS[name]["text"]), rel=2e-5)
     if "vision_config" in json.loads((PUBLISHED / name / "config.json").read_text(encoding="utf-8")):
         towers = int(COUNTS[name]["of_which_vision_or_audio"])
@@ -91,7 +93,7 @@ def test_parameters_are_those_of_the_class(name):
 )
 def test_a_quantised_model_has_the_parameters_of_its_base(name, base):
     model, other = (catalog.load_model(str(PUBLISHED / one)) for one in (name, base))
-    assert operators.total_parameters(model) == operators.total_parameters(other)
+    assert weights.total_parameters(model) == weights.total_parameters(other)
 
 
 def raw_of(name):
@@ -132,13 +134,13 @@ def cache_by_hand(raw):
 @pytest.mark.parametrize("name", NAMES)
 def test_cache_bytes_of_a_token_by_hand(name):
     model = catalog.load_model(str(PUBLISHED / name))
-    assert operators.kv_bytes_per_token(model, "bf16") == pytest.approx(2 * cache_by_hand(raw_of(name)))
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == pytest.approx(2 * cache_by_hand(raw_of(name)))
 
 
 @pytest.mark.parametrize("entry", CLASSES, ids=[f"{one['config']['model_type']}-{one['class']}" for one in CLASSES])
 def test_the_default_of_a_class_has_its_parameters(tmp_path, entry):
     model = load(tmp_path / "any", entry["config"])
-    found = float(operators.total_parameters(model))
+    found = float(weights.total_parameters(model))
     assert found == pytest.approx(entry["text"], rel=1e-4)
     if entry["towers"]:
         assert float(model.towers) == pytest.approx(entry["towers"], rel=1e-4)
@@ -159,8 +161,8 @@ CARDS = {
 def test_active_parameters_are_those_of_the_card(name):
     total, active = CARDS[name]
     model = catalog.load_model(str(PUBLISHED / name))
-    assert float(operators.total_parameters(model)) == pytest.approx(total * 1e9, rel=0.03)
-    assert float(operators.active_parameters(model)) == pytest.approx(active * 1e9, rel=0.1)
+    assert float(weights.total_parameters(model)) == pytest.approx(total * 1e9, rel=0.03)
+    assert float(weights.active_parameters(model)) == pytest.approx(active * 1e9, rel=0.1)
 
 
 # --- forms -------------------------------------------------------------------------------------------------------
@@ -176,13 +178,13 @@ def test_cross_attention_has_no_growing_cache(tmp_path):
     }
     vision = {"hidden_size": 1280, "image_size": 560, "num_hidden_layers": 32, "patch_size": 14, "max_num_tiles": 4}
     model = load(tmp_path / "any", {"model_type": "mllama", "text_config": text, "vision_config": vision})
-    assert operators.kv_bytes_per_token(model, "bf16") == 131_072
-    assert float(operators.total_parameters(model) + model.towers) == pytest.approx(10.67e9, rel=1e-3)
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == 131_072
+    assert float(weights.total_parameters(model) + model.towers) == pytest.approx(10.67e9, rel=1e-3)
     # The cache of an image is four tiles of 1,601 tokens, however long the text.
     seen = resolve(model, "dgx-h100:tp=1", Options(images=1.0))
     run_of = next(one for one in seen.model.layers if one.attention.cross is not None)
-    assert operators.request_cache(seen, run_of, 100.0) == operators.request_cache(seen, run_of, 9e4)
-    assert operators.request_cache(seen, run_of, 1.0) == 4 * 1601 * 2 * 8 * 128 * 2
+    assert kv_cache.request_cache(seen, run_of, 100.0) == kv_cache.request_cache(seen, run_of, 9e4)
+    assert kv_cache.request_cache(seen, run_of, 1.0) == 4 * 1601 * 2 * 8 * 128 * 2
     # Without an image those layers do not run.
     blind = resolve(model, "dgx-h100:tp=1", Options())
     assert run(seen).tpot_s > run(blind).tpot_s
@@ -207,17 +209,17 @@ def test_lfm2_by_the_numbers_of_its_layers_with_attention(tmp_path):
         "dtype": "bfloat16",
     }
     model = load(tmp_path / "any", config)
-    assert operators.total_parameters(model) == 1_170_340_608
-    assert operators.kv_bytes_per_token(model, "bf16") == 12_288
+    assert weights.total_parameters(model) == 1_170_340_608
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == 12_288
     written = {**config, "block_ff_dim": config.pop("intermediate_size")}
     written.pop("intermediate_size", None)
-    assert operators.total_parameters(load(tmp_path / "other", written)) == 1_170_340_608
+    assert weights.total_parameters(load(tmp_path / "other", written)) == 1_170_340_608
 
 
 def test_a_compressed_cache_grows_by_its_entries():
     model = catalog.load_model(str(PUBLISHED / "deepseek-ai--DeepSeek-V4-Flash"))
     whole = [
-        float(operators.total(run.count * operators.sequence_cache(model, run, at, "bf16") for run in model.layers))
+        float(total(run.count * kv_cache.sequence_cache(model, run, at, "bf16") for run in model.layers))
         for at in (1e5, 1e5 + 128)
     ]
     # 21 layers keep one latent of 512 for 4 tokens and an FP8 key of 128 with its scale, 20 one latent for 128.
@@ -245,10 +247,10 @@ def test_zero_computation_experts_hold_nothing(tmp_path):
         "max_position_embeddings": 131072,
     }
     model = load(tmp_path / "any", config)
-    assert float(operators.total_parameters(model)) == pytest.approx(560e9, rel=0.01)
-    assert float(operators.active_parameters(model)) == pytest.approx(27e9, rel=0.02)
+    assert float(weights.total_parameters(model)) == pytest.approx(560e9, rel=0.01)
+    assert float(weights.active_parameters(model)) == pytest.approx(27e9, rel=0.02)
     # Two latent caches a layer.
-    assert operators.kv_bytes_per_token(model, "bf16") == 28 * 2 * (512 + 64) * 2
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == 28 * 2 * (512 + 64) * 2
 
 
 def test_a_field_that_nothing_reads_is_said(tmp_path):
@@ -266,7 +268,7 @@ def test_a_reward_model_has_no_head_and_no_decode(tmp_path):
     """Skywork-Reward-Llama-3.1-8B: 7.505 billion parameters."""
     model = load(tmp_path / "rm", {**LLAMA, "architectures": ["LlamaForSequenceClassification"]})
     assert model.task == "pool"
-    assert float(operators.total_parameters(model)) == 7_504_924_672
+    assert float(weights.total_parameters(model)) == 7_504_924_672
     answer = run(resolve(model, "dgx-h100:tp=1", Options(prompt=1000.0, output=1.0, concurrency=32.0)))
     data = answer.to_dict()
     assert not answer.reason
@@ -310,7 +312,7 @@ def test_an_encoder_has_no_cache(tmp_path):
     }
     model = load(tmp_path / "bge", config)
     assert model.task == "pool"
-    assert operators.total_parameters(model) == 335_141_888
+    assert weights.total_parameters(model) == 335_141_888
     assert counts.count(model)["cache"]["bytes_per_token"] == 0
 
 
@@ -325,7 +327,7 @@ def test_an_eagle_draft_drafts(tmp_path):
     model = load(tmp_path / "eagle3", config)
     assert model.task == "draft"
     own = 4096 * (3 * 4096 + 2 * 4096 * 6144 // 4096 + 4096 + 3 * 14336 + 32000 + 4)
-    assert operators.total_parameters(model) == own
+    assert weights.total_parameters(model) == own
     with pytest.raises(UserError, match="give this as --draft"):
         resolve(model, "dgx-h100:tp=1", Options())
     target = resolve("llama-3.1-8b", "dgx-h100:tp=1", Options(draft=str(tmp_path / "eagle3"), k=3.0, alpha=0.7))
@@ -525,10 +527,10 @@ def test_parameters_in_mistrals_own_file(tmp_path):
         "vocab_size": 32768,
     }
     model = load(tmp_path / "mistral-7b", mistral, "params.json")
-    assert operators.total_parameters(model) == operators.total_parameters(catalog.load_model("mistral-7b-v0.3"))
+    assert weights.total_parameters(model) == weights.total_parameters(catalog.load_model("mistral-7b-v0.3"))
     meta = {"dim": 4096, "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "n_heads": 32, "n_kv_heads": 8, "n_layers": 32}
     model = load(tmp_path / "llama", {**meta, "vocab_size": 128256}, "params.json")
-    assert operators.total_parameters(model) == LLAMA_8B
+    assert weights.total_parameters(model) == LLAMA_8B
     assert "the longest context" in notes(model)
 
 
@@ -575,12 +577,12 @@ def write_gguf(path, layers, down, layers_of_tensors=None):
 def test_a_gguf_file_is_read_by_its_tensors(tmp_path):
     write_gguf(tmp_path / "small.gguf", 3, down=14)
     model = catalog.load_model(str(tmp_path))
-    assert operators.total_parameters(model) == 2 * 256_000 + 3 * (196_608 + 786_432 + 512) + 256
+    assert weights.total_parameters(model) == 2 * 256_000 + 3 * (196_608 + 786_432 + 512) + 256
     # Q4_K has 144 bytes for 256 weights, Q6_K 210.
     assert model.element_bytes["attention"] == 144 / 256
     assert model.element_bytes["mlp"] == pytest.approx((2 * 144 + 210) / 3 / 256)
     assert counts.stored(model, "head") == ("int8", 210 / 256)
-    share = (256_000 + 3 * 262_144) / float(operators.total_parameters(model))
+    share = (256_000 + 3 * 262_144) / float(weights.total_parameters(model))
     assert f"{share:.0%} Q6_K" in notes(model)
 
 

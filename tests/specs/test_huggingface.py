@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import UserError
-from perfmodel.machines import operators
-from perfmodel.specs import catalog, paths, rules
+from perfmodel.machines import kv_cache
+from perfmodel.specs import catalog, paths, rules, weights
 from perfmodel.specs.types import Sliding
 
 CONFIGS = Path(__file__).parent.parent / "data" / "configs"
@@ -68,9 +68,9 @@ def test_a_config_is_the_bundled_architecture(name):
         bundled = replace(bundled, vocab=262_208.0)
     model = catalog.load_model(str(CONFIGS / f"{name}.json"))
     assert model.name == name
-    assert operators.total_parameters(model) == operators.total_parameters(bundled)
-    assert operators.active_parameters(model) == operators.active_parameters(bundled)
-    assert operators.kv_bytes_per_token(model, "bf16") == operators.kv_bytes_per_token(bundled, "bf16")
+    assert weights.total_parameters(model) == weights.total_parameters(bundled)
+    assert weights.active_parameters(model) == weights.active_parameters(bundled)
+    assert kv_cache.kv_bytes_per_token(model, "bf16") == kv_cache.kv_bytes_per_token(bundled, "bf16")
     assert set(model.layers) == set(bundled.layers)
     assert len(model.layers) == len(bundled.layers)
     same = ("precision", "unquantised", "hidden", "vocab", "tied_embeddings", "max_context")
@@ -79,7 +79,7 @@ def test_a_config_is_the_bundled_architecture(name):
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_total_parameters_are_those_of_the_checkpoint(name):
-    assert operators.total_parameters(catalog.load_model(str(CONFIGS / f"{name}.json"))) == CHECKPOINTS[name]
+    assert weights.total_parameters(catalog.load_model(str(CONFIGS / f"{name}.json"))) == CHECKPOINTS[name]
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(CONFIGS.glob("*.json"))])
@@ -167,7 +167,7 @@ def test_an_unknown_kind_of_layer_is_refused(tmp_path):
 def test_an_unknown_type_reads_as_a_llama_and_says_so(tmp_path):
     config = {**written("llama-3.1-8b"), "model_type": "newcomer"}
     model = load(tmp_path, config)
-    assert operators.total_parameters(model) == 8_030_261_248
+    assert weights.total_parameters(model) == 8_030_261_248
     assert all("model_type 'newcomer' is not known here" in origin.note for origin in model.provenance.values())
 
 
@@ -209,7 +209,7 @@ def test_an_unknown_type_that_is_no_llama_is_refused(tmp_path, field, value):
 )
 def test_a_field_that_is_off_does_no_harm(tmp_path, harmless):
     config = {**written("llama-3.1-8b"), "model_type": "newcomer", **harmless}
-    assert operators.total_parameters(load(tmp_path, config)) == 8_030_261_248
+    assert weights.total_parameters(load(tmp_path, config)) == 8_030_261_248
 
 
 def test_an_unknown_type_inside_a_multimodal_one_is_named_with_its_place(tmp_path):
@@ -221,7 +221,7 @@ def test_an_unknown_type_inside_a_multimodal_one_is_named_with_its_place(tmp_pat
 def test_a_multimodal_model_is_its_text_model(tmp_path):
     outer = {"model_type": "wrapper", "quantization_config": {"quant_method": "fp8"}}
     model = load(tmp_path, {**outer, "text_config": written("llama-3.1-8b")})
-    assert operators.total_parameters(model) == 8_030_261_248
+    assert weights.total_parameters(model) == 8_030_261_248
     assert model.precision == "fp8"
     assert model.towers == 0
 
@@ -556,5 +556,5 @@ def test_a_folder_does_not_hide_the_bundled_model_of_its_name(tmp_path, monkeypa
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(written("llama-3.1-8b")), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert operators.total_parameters(catalog.load_model("llama-3.1-70b")) == 70_553_706_496
-    assert operators.total_parameters(catalog.load_model("./llama-3.1-70b")) == 8_030_261_248
+    assert weights.total_parameters(catalog.load_model("llama-3.1-70b")) == 70_553_706_496
+    assert weights.total_parameters(catalog.load_model("./llama-3.1-70b")) == 8_030_261_248

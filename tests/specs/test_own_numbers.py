@@ -3,11 +3,11 @@
 import pytest
 
 from perfmodel.errors import UserError
+from perfmodel.evidence import calibrate
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.check import check_files
-from perfmodel.studies import calibrate
 
 OWN = """\
 extends: dgx-h100

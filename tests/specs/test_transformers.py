@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from perfmodel.machines import operators
-from perfmodel.specs import architectures, catalog
+from perfmodel.specs import architectures, catalog, weights
 
 pytestmark = pytest.mark.nightly
 
@@ -99,7 +98,7 @@ def test_a_class_has_the_parameters_that_we_read(name, tmp_path):
         pytest.skip("its default heads do not divide its width")
     model = catalog.load_model(str(tmp_path))
     surplus = KNOWN[name](config) if name in KNOWN else 0
-    assert float(operators.total_parameters(model)) == pytest.approx(text - surplus, rel=1e-4)
+    assert float(weights.total_parameters(model)) == pytest.approx(text - surplus, rel=1e-4)
 
 
 def texts(written):

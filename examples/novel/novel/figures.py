@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 import perfmodel
-from perfmodel.studies.figures import Chart, Figure, Layer, figure
+from perfmodel.reports.figures import Chart, Figure, Layer, figure
 
 
 @figure("novel-batching")

@@ -1,0 +1,1 @@
+"""What the trace becomes: formulas, JavaScript, a workbook, a what-if page."""

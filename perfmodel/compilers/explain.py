@@ -1,0 +1,469 @@
+"""How a number came about: the lines of the ledger that it rests on, with numbers put in."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Any
+
+from perfmodel.compilers.formula import Language, Step, steps
+from perfmodel.entered import idle, unmoved
+from perfmodel.planning.sensitivity import Elasticity, elasticities
+from perfmodel.planning.solve import Solution
+from perfmodel.prediction import evaluate, question_of, traced
+from perfmodel.results import is_better_low, result_name, results, unit_of
+from perfmodel.specs.paths import provenance_of
+from perfmodel.specs.types import Provenance, Scenario
+from perfmodel.specs.units import show
+from perfmodel.trace import Ledger, Line, Node
+
+#: Levels that are shown where nobody says how many.
+DEPTH = 4
+#: Inputs that are shown as those that matter most.
+MOST = 10
+
+_NAMES = ("exp", "log", "sqrt", "floor", "ceil_div", "maximum", "minimum", "switch_at", "only_if")
+
+#: How a number that does not exist is written.
+_NOTHING = "n/a"
+
+LANGUAGE = Language(
+    functions={
+        **{name: (lambda *args, name=name: f"{name}({', '.join(args)})") for name in _NAMES},
+        **{
+            name: (lambda a, n, name=name: f"{name}({a}, {n})")
+            for name in ("geometric_sum", "complement_power", "erlang_b", "annuity")
+        },
+        "interpolate": lambda x, knots: f"interpolate({x}, {len(knots)} knots)",
+    },
+    power=lambda base, exponent: f"{base}^{exponent}",
+    number=lambda value: _NOTHING if value != value else f"{value:.6g}",
+)
+
+
+def latex_text(text: str) -> str:
+    """Return text that LaTeX shows as it stands."""
+    marks = {"\\": r"\textbackslash ", "~": r"\textasciitilde ", "^": r"\textasciicircum "}
+    return "".join(marks.get(sign) or (f"\\{sign}" if sign in "_%&#${}" else sign) for sign in text)
+
+
+def _latex_number(value: float) -> str:
+    mantissa, _, exponent = f"{value:.6g}".partition("e")
+    return (
+        f"{mantissa} \\times 10^{{{int(exponent)}}}" if exponent else mantissa.replace("nan", f"\\text{{{_NOTHING}}}")
+    )
+
+
+LATEX = Language(
+    functions={
+        "exp": lambda x: f"\\exp\\left({x}\\right)",
+        "log": lambda x: f"\\ln\\left({x}\\right)",
+        "sqrt": lambda x: f"\\sqrt{{{x}}}",
+        "floor": lambda x: f"\\left\\lfloor {x} \\right\\rfloor",
+        "ceil_div": lambda a, b: f"\\left\\lceil \\frac{{{a}}}{{{b}}} \\right\\rceil",
+        "maximum": lambda a, b: f"\\max\\left({a}, {b}\\right)",
+        "minimum": lambda a, b: f"\\min\\left({a}, {b}\\right)",
+        "interpolate": lambda x, knots: f"\\mathrm{{interpolate}}_{{{len(knots)}}}\\left({x}\\right)",
+        "switch_at": lambda x, threshold, below, above: (
+            f"\\begin{{cases}} {below} & {x} < {threshold} \\\\ {above} & \\text{{else}} \\end{{cases}}"
+        ),
+        "only_if": lambda margin, value: f"\\left[{value}\\right]_{{{margin} \\geq 0}}",
+        "geometric_sum": lambda a, n: f"\\sum_{{k=0}}^{{{n} - 1}} \\left({a}\\right)^k",
+        "complement_power": lambda p, n: f"\\left(1 - {p}\\right)^{{{n}}}",
+        "erlang_b": lambda servers, load: f"B\\left({servers}, {load}\\right)",
+        "annuity": lambda rate, years: f"\\mathrm{{annuity}}\\left({rate}, {years}\\right)",
+    },
+    power=lambda base, exponent: f"{base}^{{{exponent[1:-1]}}}",
+    number=_latex_number,
+    signs={"add": " + ", "sub": " - ", "mul": r" \cdot ", "div": " / "},
+    quotient=lambda above, below: f"\\frac{{{above}}}{{{below}}}",
+)
+
+
+@dataclass
+class Entry:
+    """One line of an explanation: an equation, or an input with its provenance.
+
+    ``repeated`` lines are explained further up; ``cut`` counts the equations below that the depth leaves out;
+    ``missing`` says why there is no value.
+    """
+
+    name: str
+    value: float
+    unit: str
+    missing: str = "not published"
+    symbol: str = ""
+    formula: str = ""
+    numbers: str = ""
+    latex: str = ""
+    source: str = ""
+    origin: Provenance | None = None
+    repeated: bool = False
+    cut: int = 0
+    below: list[Entry] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        value = self.value if self.value == self.value else None
+        found: dict[str, Any] = {"name": self.name, "value": value, "unit": self.unit}
+        if self.origin is not None:
+            origin = self.origin
+            return {
+                **found,
+                "source": origin.source,
+                "kind": origin.kind,
+                "file": origin.file or None,
+                "note": origin.note or None,
+                "low": origin.low if origin.low == origin.low else None,
+                "high": origin.high if origin.high == origin.high else None,
+            }
+        return {
+            **found,
+            "symbol": self.symbol or None,
+            "formula": self.formula,
+            "numbers": None if _NOTHING in self.numbers else self.numbers,
+            "source": self.source,
+            "repeated": self.repeated,
+            "omitted": self.cut,
+            "from": [entry.to_dict() for entry in self.below],
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A result, the tree of equations and inputs that it rests on, and the inputs that matter most.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        What was asked, with what was assumed.
+    metric, unit : str
+    value : float
+    root : Entry
+        The tree, the result on top.
+    elasticities : sequence of Elasticity
+        Of each input that the result depends on, the strongest first.
+    origins : dict of str to Provenance
+        Where those inputs come from, by path.
+    mind : tuple of str
+        Changes of the question that moved nothing of the result.
+    """
+
+    scenario: Scenario
+    metric: str
+    value: float
+    unit: str
+    root: Entry
+    elasticities: Sequence[Elasticity]
+    origins: Mapping[str, Provenance]
+    mind: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {
+            "metric": self.metric,
+            "value": self.value if self.value == self.value else None,
+            "unit": self.unit,
+            "tree": self.root.to_dict(),
+            "elasticities": [
+                {
+                    "path": one.path,
+                    "value": one.value,
+                    "unit": one.unit,
+                    "elasticity": one.elasticity if one.elasticity == one.elasticity else None,
+                    "switches": one.switches,
+                    "source": self.origins[one.path].source,
+                    "kind": self.origins[one.path].kind,
+                }
+                for one in self.elasticities
+            ],
+            **question_of(self.scenario),
+            "assumed": list(self.scenario.assumed),
+            "warnings": [*self.scenario.warnings, *self.mind],
+        }
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame of the inputs that matter, the strongest first, with their provenance."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict()["elasticities"])
+
+    def text(self, width: int = 100) -> str:
+        """Return the explanation as a tree of plain text.
+
+        Parameters
+        ----------
+        width : int
+            Characters of a line.
+
+        Returns
+        -------
+        str
+        """
+        return "\n".join(self._lines(width))
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _lines(self, width: int) -> Iterator[str]:
+        yield from _tree(self.root, None, True, width)
+        if self.elasticities:
+            yield ""
+            yield "inputs that matter most: 1 % more of each moves the result by"
+        for one in self.elasticities[:MOST]:
+            move = "ends it" if one.elasticity != one.elasticity else f"{one.elasticity:+.3f} %"
+            said = f"{show(one.value, one.unit)}, {self.origins[one.path].kind}"
+            said += "; a switch lies within 1 %" if one.switches else ""
+            yield from _wrapped(f"{move:>10}  {one.path} = {said}", "", " " * 12, width)
+        yield from _said("assumed", self.scenario.assumed, width)
+        yield from _said("mind", [*self.scenario.warnings, *self.mind], width)
+
+    def latex(self) -> str:
+        """Return the equations, each once, as an ``align*`` environment."""
+        rows: list[str] = []
+
+        def write(entry: Entry) -> None:
+            for below in entry.below:
+                write(below)
+            if entry.latex:
+                rows.append(entry.latex)
+
+        write(self.root)
+        return "\\begin{align*}\n" + " \\\\[1ex]\n".join(rows) + "\n\\end{align*}"
+
+
+def _said(heading: str, lines: Sequence[str], width: int) -> Iterator[str]:
+    """Give a heading and the lines below it, where there are any."""
+    if lines:
+        yield from ("", heading)
+    for line in lines:
+        yield from _wrapped(line, "  - ", "    ", width)
+
+
+def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text, max(width, len(rest) + 30), initial_indent=first, subsequent_indent=rest, break_long_words=False
+    ) or [first]
+
+
+def _tree(entry: Entry, indent: str | None, last: bool, width: int) -> Iterator[str]:
+    mark, more = ("", "") if indent is None else ("└─ ", "   ") if last else ("├─ ", "│  ")
+    outer = indent or ""
+    inner = outer + more
+    head = f"{entry.name} = {show(entry.value, entry.unit) if entry.value == entry.value else entry.missing}"
+    if entry.origin is not None:
+        origin = entry.origin
+        span = f", {show(origin.low, entry.unit, 3)} to {show(origin.high, entry.unit, 3)}"
+        said = f"{origin.kind}{span if origin.low == origin.low else ''}"
+        said += f": {origin.source}" if origin.source else ""
+        yield from _wrapped(f"{head}  [{said}]", outer + mark, inner + "  ", width)
+        return
+    yield from _wrapped(head + ("  (explained above)" if entry.repeated else ""), outer + mark, inner, width)
+    if entry.repeated:
+        return
+    bar = "│  " if entry.below or entry.cut else "   "
+    yield from _wrapped(f"= {entry.formula}", inner + bar, f"{inner}{bar}  ", width)
+    cited = f"  [{entry.source}]" if entry.source else ""
+    yield from _wrapped(f"= {entry.numbers}{cited}", inner + bar, f"{inner}{bar}  ", width)
+    if entry.cut:
+        yield f"{inner}└─ {entry.cut} more equations (--depth)"
+    for at, below in enumerate(entry.below):
+        yield from _tree(below, inner, at == len(entry.below) - 1, width)
+
+
+class _Writer:
+    """Makes the tree of a result from the steps that a workbook would have rows for."""
+
+    def __init__(self, scenario: Scenario, ledger: Ledger, name: str, root: Node) -> None:
+        self.scenario = scenario
+        self.ledger = ledger
+        self.unit = unit_of(name)
+        self.steps = {id(step.node): step for step in steps(ledger, {name: root})}
+        self.root = next(step for step in self.steps.values() if isinstance(step.node, str))
+        self.seen: set[int] = set()
+
+    def step_of(self, node: Node, own: Step) -> Step | None:
+        """Return the step that stands for a node in the expression of another one."""
+        while node.kind == "argument" and isinstance(node.args[0], Node):
+            node = node.args[0]
+        found = self.steps.get(id(node if node.line is None else node.line))
+        return None if found is own else found
+
+    def feeds(self, expression: Any, own: Step) -> Iterator[Step | Node]:
+        """Give the nearest steps and inputs below an expression."""
+        if not isinstance(expression, Node):
+            return
+        if expression.kind == "input":
+            yield expression
+        elif step := self.step_of(expression, own):
+            yield step
+        else:
+            for arg in expression.args:
+                yield from self.feeds(arg, own)
+
+    def below(self, step: Step) -> list[Step | Node]:
+        """Return what a step rests on, each once."""
+        nodes = step.node.arguments.values() if isinstance(step.node, Line) else [step.expression]
+        found: dict[int | str, Step | Node] = {}
+        for node in nodes:
+            for feed in self.feeds(node, step):
+                found.setdefault(id(feed.node) if isinstance(feed, Step) else feed.label, feed)
+        return list(found.values())
+
+    def rest(self, step: Step) -> int:
+        """Return how many equations a step rests on that were not shown before."""
+        found: set[int] = set()
+        stack = [step]
+        while stack:
+            for feed in self.below(stack.pop()):
+                if isinstance(feed, Step) and id(feed.node) not in found | self.seen:
+                    found.add(id(feed.node))
+                    stack.append(feed)
+        return len(found)
+
+    def entry(self, part: Step | Node, depth: int) -> Entry:
+        """Return a step or an input with what it rests on, so many steps deep."""
+        if isinstance(part, Node):
+            given = self.ledger.inputs[part.label]
+            origin = provenance_of(self.scenario, part.label)
+            return Entry(given.path, given.value, given.unit, origin=origin)
+        unit = self.unit if part is self.root or part.name == "results.where_it_fits" else part.unit or "1"
+        made = Entry(part.name, part.value, unit, source=part.source, repeated=id(part.node) in self.seen)
+        if made.repeated:
+            return made
+        self.seen.add(id(part.node))
+        if made.value != made.value:
+            reached = self.ledger.reached([part.expression]).values()
+            made.missing = "not published" if any(given.value != given.value for given in reached) else "does not fit"
+
+        def name(node: Node) -> str | None:
+            if node.kind in ("argument", "input"):
+                return node.label
+            step = self.step_of(node, part)
+            return step.name if step else None
+
+        def number(node: Node) -> str | None:
+            return LANGUAGE.number(node.value) if name(node) else None
+
+        def latex_number(node: Node) -> str | None:
+            if not name(node):
+                return None
+            text = _latex_number(node.value)
+            return f"\\left({text}\\right)" if "times" in text or text.startswith("-") else text
+
+        def symbol(node: Node) -> str | None:
+            step = self.step_of(node, part)
+            if step is not None and isinstance(step.node, Line):
+                return f"{{{step.node.symbol}}}"
+            text = name(node)
+            return None if text is None else f"\\text{{{latex_text(text)}}}"
+
+        made.symbol = part.node.symbol if isinstance(part.node, Line) else ""
+        made.formula = LANGUAGE.write(part.expression, name)
+        made.numbers = LANGUAGE.write(part.expression, number)
+        tail = f"\\,\\text{{{latex_text(unit)}}}" if unit != "1" else ""
+        said = f" && \\text{{{latex_text(f'{part.name}: {part.source}')}}}" if part.source else ""
+        left = made.symbol or f"\\text{{{latex_text(part.name)}}}"
+        made.latex = (
+            f"{left} &= {LATEX.write(part.expression, symbol)}{said} \\\\\n"
+            f"&= {LATEX.write(part.expression, latex_number)} = {_latex_number(part.value)}{tail}"
+        )
+        if depth > 0:
+            made.below = [self.entry(feed, depth - 1) for feed in self.below(part)]
+        else:
+            made.cut = self.rest(part)
+        return made
+
+
+def explain(scenario: Scenario, metric: str, depth: int = DEPTH) -> Explanation:
+    """Return how a result came about.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        All numbers floats.
+    metric : str
+        A key of the JSON or a column of ``--csv``, its unit suffix optional.
+    depth : int
+        How many equations deep.
+
+    Returns
+    -------
+    Explanation
+    """
+    ledger, answer = traced(scenario)
+    known = {name: value for name, value in results(answer).items() if isinstance(value, Node)}
+    name = result_name(metric, known)
+    writer = _Writer(scenario, ledger, name, known[name])
+    value = known[name].value
+    # A result that is not there, or 0, moves by no percents.
+    strongest = elasticities(scenario, name) if value == value and value != 0 else []
+
+    def shown(asked: Scenario) -> Any:
+        return [results(evaluate(asked))[name]]
+
+    return Explanation(
+        scenario=scenario,
+        metric=name,
+        value=value,
+        unit=unit_of(name),
+        root=writer.entry(writer.root, depth),
+        elasticities=strongest,
+        origins={one.path: provenance_of(scenario, one.path) for one in strongest},
+        mind=tuple(idle(scenario, unmoved(scenario, shown), shown)) if value == value else (),
+    )
+
+
+def safe_terminal(text: str) -> str:
+    """Return text without control characters: names come from users' files."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text)
+
+
+def solution_text(found: Solution, width: int = 100) -> str:
+    """Return a break-even as lines of text."""
+
+    def metric(value: float) -> str:
+        return show(value, found.metric_unit) if value == value else "no answer"
+
+    aim = f"{found.metric} of at {'most' if is_better_low(found.metric) else 'least'} {metric(found.target)}"
+    now = show(found.current, found.unit, 6)
+    rows = [("target", aim)]
+    if found.reason:
+        rows += [(found.path, f"none (now {now})"), (found.metric, f"now {metric(found.now)}")]
+    else:
+        change = f", x{found.value / found.current:.4g}" if found.current > 0 else ""
+        rows += [
+            (found.path, f"{show(found.value, found.unit, 6)} (now {now}{change})"),
+            (found.metric, f"{metric(found.reached)} (now {metric(found.now)})"),
+        ]
+    if found.beyond == found.beyond:
+        rows.append(("next to it", f"{metric(found.beyond)}: it jumps over the target there"))
+    if found.form:
+        name = found.path.rpartition(".")[2]
+        rows.append(("in closed form", found.form + (f", {name} in {found.unit}" if found.unit != "1" else "")))
+        span = f"{show(found.holds_from, found.unit, 3)} to {show(found.holds_to, found.unit, 3)}"
+        rows.append(("which holds from", span))
+        rows += zip(chain(("and goes through",), repeat("")), _counted(found.equations), strict=False)
+    if found.method == "brentq":
+        rows.append(("in closed form", "none: the value is that of brentq on the whole prediction"))
+    if found.limit == found.limit:
+        rows.append(("no input of this goes past", metric(found.limit)))
+    left = max(len(name) for name, _ in rows)
+    lines = [line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)]
+    lines += [*_said("assumed", found.assumed, width), *_said("mind", [*found.warnings, *found.mind], width)]
+    return "\n".join(lines)
+
+
+def _counted(lines: Sequence[Line]) -> list[str]:
+    """Return equations by name, each once, with how often it stands in the ledger and its source."""
+    found = Counter((line.name.rpartition(".")[2], line.source) for line in lines)
+    return [f"{name}{f' ({count} times)' if count > 1 else ''}: {source}" for (name, source), count in found.items()]
+
+
+def solved_text(found: Solution) -> str:
+    """Return a solution in words, or why there is none."""
+    return textwrap.fill(found.reason, 100) or solution_text(found)

@@ -1,0 +1,1 @@
+"""What stands behind the numbers: fits on committed data, and the comparison with measurements."""

@@ -1,0 +1,237 @@
+"""Latency against load, plans, and what the answer hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfmodel.planning.size import at_rate, cautions, landscape, plan_name, size
+from perfmodel.prediction import evaluate
+from perfmodel.question import Options, resolve
+from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
+from perfmodel.serving.objectives import Objectives, breaking_rate, phrase, queue_of, statistic
+
+_TIMES = (("ttft", "TTFT"), ("tpot", "TPOT"))
+
+
+def _objectives(ttft_p99: float, tpot_p99: float) -> Objectives:
+    return Objectives({("ttft", "p99"): ttft_p99, ("tpot", "p99"): tpot_p99})
+
+
+@figure("load-latency")
+def latency(
+    model: str,
+    systems: Sequence[str],
+    traffic: str = "chat",
+    ttft_p99: float = 1.0,
+    tpot_p99: float = 0.05,
+    points: int = 20,
+) -> Figure:
+    """Times of one replica against its load, with the objectives."""
+    objectives = _objectives(ttft_p99, tpot_p99)
+    rows, limits, words, notes = [], [], [], []
+    for on in systems:
+        scenario = resolve(model, on, Options(traffic=traffic))
+        answer = at_rate(scenario, 1e-6, objectives)
+        service = answer.load.service
+        name = f"{scenario.system.name} {plan_name(scenario)}"
+        for used in np.linspace(0.02, 0.97, points):
+            rate = used * service.capacity
+            queue = queue_of(service, rate, 1.0, 1)
+            row = {"system": name, "rate": rate}
+            for time, _ in _TIMES:
+                for what in ("mean", "p50", "p99"):
+                    row[f"{time}_{what}"] = statistic(queue, time, what)
+            rows.append(row)
+        if objectives.failed(answer.load.queue):
+            words.append(f"{name} misses {phrase(objectives.failed(answer.load.queue)[0])} even for one request alone")
+            continue
+        most, first = breaking_rate(service, 1.0, 1, objectives, 1e-6)
+        limits.append({"system": name, "rate": most})
+        words.append(f"{name} serves {most:.3g} requests/s of {service.capacity:.3g}, then {first}")
+        notes += cautions(scenario, at_rate(scenario, most, objectives).load)
+    frame = pd.DataFrame(rows)
+    charts = []
+    for (time, title), limit in zip(_TIMES, (ttft_p99, tpot_p99), strict=True):
+        mine = frame[["system", "rate", *(f"{time}_{what}" for what in ("mean", "p50", "p99"))]].assign(limit=limit)
+        charts.append(
+            Chart(
+                f"load-{time}",
+                f"{title} of one replica against its load: mean, P50 to P99, and the objective on P99",
+                mine,
+                {
+                    "system": "system",
+                    "rate": "requests [1/s]",
+                    f"{time}_mean": f"{title} [s]",
+                    f"{time}_p50": f"{title} P50 [s]",
+                    f"{time}_p99": f"{title} P99 [s]",
+                    "limit": "objective on P99 [s]",
+                },
+                "rate",
+                f"{time}_mean",
+                (
+                    Layer("area", y=f"{time}_p50", y2=f"{time}_p99"),
+                    Layer("line"),
+                    Layer("line", y="limit"),
+                ),
+                color="system",
+                facet="system",
+                log="y",
+            )
+        )
+    return Figure("Latency against load", "; ".join(words) + ".", tuple(charts), notes=tuple(dict.fromkeys(notes)))
+
+
+@figure("load-plans")
+def plans(
+    model: str,
+    systems: Sequence[str],
+    rate: float,
+    traffic: str = "chat",
+    ttft_p99: float = 1.0,
+    tpot_p99: float = 0.05,
+) -> Figure:
+    """Every plan on means, the front, and the answers of the search."""
+    objectives = _objectives(ttft_p99, tpot_p99)
+    found = size(model, systems, rate, objectives, Options(traffic=traffic))
+    frames = [landscape(resolve(model, on, Options(traffic=traffic))) for on in systems]
+    frame = pd.concat([pd.DataFrame(columns) for columns in frames], ignore_index=True)
+    kept = frame[frame.front].sort_values("tpot_ms")
+    rows, parts = [], []
+    for answer in found.answers:
+        one = answer.to_dict()
+        rows.append(
+            [
+                one["system"],
+                plan_name(answer.scenario),
+                f"{one['replicas']:,}",
+                f"{one['chips']:,.0f}",
+                f"{one['ttft_s']['p99']:.3g}",
+                f"{one['tpot_s']['p99'] * 1e3:.3g}",
+                "-" if one["usd_per_hour"] is None else f"{one['usd_per_hour']:,.4g}",
+                "-" if one["headroom"] is None else f"{one['headroom']:+.0%}",
+                one["first_limit"],
+            ]
+        )
+        for phase, causes in evaluate(answer.scenario, ("breakdown",)).breakdown.items():
+            parts += [
+                {
+                    "system": one["system"],
+                    "phase": "TTFT" if phase == "prefill" else "TPOT",
+                    "cause": cause,
+                    "ms": float(value) * 1e3,
+                }
+                for cause, value in causes.items()
+            ]
+    table = Table(
+        f"Answers for {rate:g} requests/s, P99 TTFT within {ttft_p99:g} s and P99 TPOT within {tpot_p99 * 1e3:g} ms",
+        ("system", "plan", "replicas", "chips", "TTFT P99 [s]", "TPOT P99 [ms]", "USD/h", "headroom", "binds first"),
+        rows,
+        numbers=(2, 3, 4, 5, 6, 7),
+    )
+    best = found.answers[0] if found.answers else None
+    words = (
+        found.reason
+        if best is None
+        else (
+            f"Least cost: {best.load.replicas} replicas of {best.scenario.system.name} {plan_name(best.scenario)}, "
+            f"{best.chips:,.0f} chips, {best.load.headroom:+.0%} of headroom until {best.load.first_limit}."
+        )
+    )
+    charts = [
+        Chart(
+            "load-front",
+            "Plans on means: chips for a request a second against TPOT, the fronts of systems",
+            kept[["system", "plan", "tpot_ms", "chips_per_rate"]],
+            {
+                "system": "system",
+                "plan": "plan",
+                "tpot_ms": "TPOT at the batch cap [ms]",
+                "chips_per_rate": "chips for 1 request/s",
+            },
+            "tpot_ms",
+            "chips_per_rate",
+            (Layer("point"),),
+            color="system",
+            log="xy",
+        )
+    ]
+    if parts:
+        charts.append(
+            Chart(
+                "load-breakdown",
+                "Where the time of the answers goes, at their mean number of requests",
+                pd.DataFrame(parts),
+                {"system": "system", "phase": "phase", "cause": "cause", "ms": "time [ms]"},
+                "system",
+                "ms",
+                (Layer("bar"),),
+                color="cause",
+                facet="phase",
+                stacked=True,
+            )
+        )
+    return Figure("Which plan", words, tuple(charts), tables=(table,) if rows else (), notes=found.warnings)
+
+
+@figure("load-sensitivity")
+def sensitivity(
+    model: str,
+    systems: Sequence[str],
+    rate: float,
+    traffic: str = "chat",
+    ttft_p99: float = 1.0,
+    tpot_p99: float = 0.05,
+    steps: int = 3,
+) -> Figure:
+    """What the answer becomes if the traffic is half as much, or half as much again."""
+    objectives = _objectives(ttft_p99, tpot_p99)
+    rows = []
+    for share in np.linspace(0.5, 1.5, steps):
+        found = size(model, systems, rate * float(share), objectives, Options(traffic=traffic))
+        rows += [
+            {
+                "system": answer.scenario.system.name,
+                "rate": rate * float(share),
+                "chips": answer.chips,
+                "usd": answer.usd_per_hour,
+            }
+            for answer in found.answers
+        ]
+    if not rows:
+        return Figure("Sensitivity to traffic", "No plan meets the objectives at any of these rates.")
+    frame = pd.DataFrame(rows)
+    words = []
+    for name, mine in frame.groupby("system"):
+        low, high = mine.iloc[0], mine.iloc[-1]
+        words.append(f"{name} from {low.chips:,.0f} to {high.chips:,.0f} chips")
+    return Figure(
+        "Sensitivity to traffic",
+        f"From half the traffic to half as much again: {', '.join(words)}.",
+        (
+            Chart(
+                "load-sensitivity",
+                "Chips of the least costly plan against traffic, from -50 % to +50 %",
+                frame[["system", "rate", "chips"]],
+                {"system": "system", "rate": "requests [1/s]", "chips": "chips"},
+                "rate",
+                "chips",
+                (Layer("line"), Layer("point")),
+                color="system",
+                log="y",
+            ),
+            Chart(
+                "load-cost",
+                "Cost of the least costly plan against traffic",
+                frame[["system", "rate", "usd"]].dropna(),
+                {"system": "system", "rate": "requests [1/s]", "usd": "cost [USD/h]"},
+                "rate",
+                "usd",
+                (Layer("line"), Layer("point")),
+                color="system",
+                log="y",
+            ),
+        ),
+    )

@@ -1,0 +1,213 @@
+"""Charts as data, drawn with Vega-Lite: on a page, as PNG, as SVG, and their numbers as CSV."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import Any, TextIO
+
+from perfmodel.outputs import page
+from perfmodel.reports.figures import Chart, Layer
+from perfmodel.writing import text_cell
+
+#: Series keep apart by hue, by lightness on paper, and by dash and shape where hue is lost.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8a8f98")
+_DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [1, 3], [12, 3], [5, 2, 1, 2])
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+
+#: Width of a chart in a picture, and of the panels of one on a page, which shrink where there is less [px].
+_WIDTH, _PAGE = 760, 1150
+_HEIGHT, _PANEL = 380, 300
+
+
+def spec(chart: Chart, width: int | str = "container") -> dict[str, Any]:
+    """Return the Vega-Lite spec of a chart.
+
+    Parameters
+    ----------
+    chart : Chart
+    width : int or str
+        Of the plot [px], or ``container``; panels of a chart with facets have a width of their own.
+
+    Returns
+    -------
+    dict
+    """
+    rows = _rows(chart)
+    series = _values(chart, chart.color)
+    placed = [
+        {**row, "row_": at, "order_": series.index(row[chart.color]) if series else 0} for at, row in enumerate(rows)
+    ]
+    whole: dict[str, Any] = {"title": chart.title, "data": {"values": placed}}
+    layers = [_layer(chart, layer) for layer in chart.layers]
+    if not chart.facet:
+        return {**whole, "layer": layers, "height": _HEIGHT, "width": width}
+    panels = _values(chart, chart.facet)
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
+    return {
+        **whole,
+        "columns": columns,
+        "facet": {"field": chart.facet, "type": "nominal", "sort": panels, "title": None},
+        "spec": {
+            "layer": layers,
+            "width": (_PAGE if width == "container" else _WIDTH) // columns - 50,
+            "height": _PANEL,
+        },
+    }
+
+
+def _values(chart: Chart, column: str) -> list[Any]:
+    """Return the values of a column in order of appearance."""
+    return list(dict.fromkeys(chart.frame[column].tolist())) if column else []
+
+
+def _rows(chart: Chart) -> list[dict[str, Any]]:
+    """Return the frame as JSON can hold it: what is not a number is null."""
+    rows = []
+    for row in chart.frame.to_dict("records"):
+        kept: dict[str, Any] = {}
+        for name, value in row.items():
+            plain = value.item() if hasattr(value, "item") else value
+            kept[str(name)] = None if isinstance(plain, float) and not math.isfinite(plain) else plain
+        rows.append(kept)
+    return rows
+
+
+def _is_number(chart: Chart, column: str) -> bool:
+    import pandas as pd
+
+    kind = chart.frame[column].dtype
+    return bool(pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind))
+
+
+def _tooltips(chart: Chart) -> list[dict[str, Any]]:
+    shown = []
+    for name in map(str, chart.frame.columns):
+        number = {"type": "quantitative", "format": ".4~g"} if _is_number(chart, name) else {"type": "nominal"}
+        shown.append({"field": name, "title": chart.columns[name], **number})
+    return shown
+
+
+def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
+    """Return field, type, title and scale of a position; layers of other columns share the title of the chart's own."""
+    quantity = "x" if chart.across else "y"
+    made = {"field": column, "title": chart.columns[chart.x if which == "x" else chart.y]}
+    bars = any(layer.mark in ("bar", "rect") for layer in chart.layers)
+    if not _is_number(chart, column) or (which != quantity and bars):
+        order = _values(chart, column)
+        slanted = which == "x" and (len(order) > 8 or sum(len(str(name)) for name in order) > 80)
+        return {
+            **made,
+            "type": "nominal",
+            "sort": order,
+            "axis": {"labelAngle": -40 if slanted else 0, "labelLimit": 320},
+        }
+    # 500m for a half is not what a reader expects; 64k for 65,536 is.  All layers share the axis of the chart's column.
+    shown = "~s" if chart.frame[chart.x if which == "x" else chart.y].abs().max() >= 10_000 else ".6~g"
+    if which in chart.log:
+        scale = {"type": "log", "nice": False}
+        return {**made, "type": "quantitative", "scale": scale, "axis": {"format": shown, "labelOverlap": True}}
+    filled = which == quantity and any(layer.mark in ("bar", "area") for layer in chart.layers)
+    return {
+        **made,
+        "type": "quantitative",
+        "scale": {"zero": filled or (chart.zero and which == "y")},
+        # Ticks of a linear axis round "g" to one digit: 1e+1 for 10.
+        "axis": {"format": "~f" if shown == "~g" else shown, "tickCount": 8},
+    }
+
+
+_MARKS: dict[str, dict[str, Any]] = {
+    "line": {"type": "line", "strokeWidth": 2.2},
+    "point": {"type": "point", "filled": True, "size": 70, "opacity": 0.95},
+    "bar": {"type": "bar"},
+    "area": {"type": "area", "opacity": 0.22},
+    "rule": {"type": "rule", "strokeWidth": 1.6, "strokeDash": [5, 3]},
+    "text": {"type": "text", "align": "left", "dx": 6, "dy": -6, "fontSize": 12},
+    "rect": {"type": "rect"},
+}
+
+
+def _series(chart: Chart, layer: Layer, column: str) -> dict[str, Any]:
+    """Return the encodings that tell series apart: colour, and what is left of it in grey."""
+    if layer.mark == "rect":
+        # Light to dark, so that a map reads in grey too.
+        shades = {"scheme": "viridis", "reverse": True}
+        return {"color": {"field": column, "type": "quantitative", "scale": shades, "title": chart.columns[column]}}
+    names = _values(chart, column)
+
+    def scale(values: tuple[Any, ...], turn: int = 1) -> dict[str, Any]:
+        # Beyond eight series colours come again, with another dash and shape.
+        places = [(at + turn * (at // len(values))) % len(values) for at in range(len(names))]
+        return {"domain": names, "range": [values[place] for place in places]}
+
+    entry = {"field": column, "type": "nominal"}
+    legend = {"title": chart.columns[column], "columns": 4, "symbolLimit": 40, "labelLimit": 280, "symbolOpacity": 1}
+    made: dict[str, Any] = {"color": {**entry, "scale": scale(COLOURS, 0), "legend": legend}}
+    if layer.mark == "line":
+        made["strokeDash"] = {**entry, "scale": scale(_DASHES), "legend": legend}
+    if layer.mark == "point":
+        made["shape"] = {**entry, "scale": scale(_SHAPES), "legend": legend}
+    if layer.mark == "bar" and chart.stacked:
+        # The order of the legend is the order of the pile.
+        made["order"] = {"field": "order_", "type": "quantitative"}
+    elif layer.mark == "bar" and column not in (chart.x, chart.y):
+        made["yOffset" if chart.across else "xOffset"] = {**entry, "sort": names}
+    return made
+
+
+def _layer(chart: Chart, layer: Layer) -> dict[str, Any]:
+    encoding: dict[str, Any] = {"tooltip": _tooltips(chart)}
+    rule = layer.mark == "rule"
+    if not (rule and layer.y and not layer.x):
+        encoding["x"] = _position(chart, layer.x or chart.x, "x")
+    if not (rule and layer.x and not layer.y):
+        encoding["y"] = _position(chart, layer.y or chart.y, "y")
+    if layer.y2:
+        encoding["y2"] = {"field": layer.y2}
+    if color := layer.color or chart.color:
+        encoding.update(_series(chart, layer, color))
+    if layer.label:
+        encoding["text"] = {"field": layer.label, "type": "nominal"}
+    made: dict[str, Any] = {"mark": _MARKS[layer.mark], "encoding": encoding}
+    if layer.rows:
+        made["transform"] = [{"filter": _selected(chart, set(chart.frame.query(layer.rows).index))}]
+    return made
+
+
+def _selected(chart: Chart, kept: set[Any]) -> str:
+    """Return a filter that keeps the rows of a layer, by their place in the frame."""
+    places = [at for at, index in enumerate(chart.frame.index) if index in kept]
+    return f"indexof({places}, datum.row_) >= 0"
+
+
+def picture(chart: Chart) -> tuple[bytes, str]:
+    """Return a chart as PNG and as SVG, black on white."""
+    import vl_convert
+
+    whole = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "config": page.config("#1b1f24", "#ffffff"),
+        "padding": 16,
+        **spec(chart, _WIDTH),
+    }
+    svg = vl_convert.vegalite_to_svg(whole)
+    return vl_convert.svg_to_png(svg, scale=2.0), svg
+
+
+def on_page(chart: Chart) -> str:
+    """Return a chart for a page, with its caption and how sure its numbers are."""
+    said = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
+    return page.chart(spec(chart), f"{chart.caption or chart.title}.{said}".replace("..", "."), chart.name)
+
+
+def write_csv(chart: Chart, file: TextIO) -> None:
+    """Write the numbers of a chart: RFC 4180, titles with units in the first row."""
+    writer = csv.writer(file, lineterminator="\r\n")
+    kind = "kind" not in chart.frame.columns
+    writer.writerow([chart.columns[str(name)] for name in chart.frame.columns] + (["kind"] if kind else []))
+    for row in _rows(chart):
+        cells = [
+            "" if value is None else text_cell(value) if isinstance(value, str) else value for value in row.values()
+        ]
+        writer.writerow(cells + ([chart.kind] if kind else []))

@@ -1,0 +1,426 @@
+"""Figures of cost: against speed, side by side, how sure, what machines are made of, and what the power rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfmodel.evidence import power_fit, validate
+from perfmodel.evidence.validate.metrics import POWER, form_key
+from perfmodel.numerics import NAN
+from perfmodel.planning.tco import bom, ownership
+from perfmodel.planning.tco.uncertainty import draw_samples
+from perfmodel.prediction import evaluate
+from perfmodel.question import Options, resolve
+from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
+from perfmodel.serving.cost import AllInPower, cost, draw
+from perfmodel.serving.steady import steady_state
+from perfmodel.specs import catalog
+from perfmodel.specs.types import Scenario
+
+SYSTEMS = ("lpu-v1:plan=tp16-layers", "sn40l-16", "dgx-h100", "dgx-b200", "gb200-nvl72:tp=8", "mi355x-8")
+USERS = (1, 4, 16, 64, 256)
+#: Speed below which no user would wait for an answer [1/s].
+LEAST = 20.0
+#: Samples of a point of a curve, where a percentile need not be exact.
+FEW = 2**10
+_RULE = (
+    "Every token pays: blended counts input and output together; machines bought and colocated unless the recipe sets "
+    "otherwise, busy for a share of the day. Estimates are drawn between their ends."
+)
+
+
+def _name(on: str) -> str:
+    return on.partition(":")[0]
+
+
+def _scenarios(model: str, on: str, users: Sequence[float], options: Options, changes: Sequence[str]) -> list[Scenario]:
+    """Return the question at each number of users that the system can hold."""
+    found = []
+    for count in users:
+        scenario = resolve(model, on, Options(**{**vars(options), "concurrency": float(count)}), changes)
+        answer = evaluate(scenario, ("tpot_s",))
+        if answer.fits and float(answer.max_concurrency) >= count and math.isfinite(answer.metrics["tpot_s"]):
+            found.append(scenario)
+    return found
+
+
+@figure("tco-speed")
+def speed(
+    model: str = "llama-3.1-70b",
+    on: Sequence[str] = SYSTEMS,
+    users: Sequence[float] = USERS,
+    traffic: str = "chat",
+    precision: str = "fp8",
+    changes: Sequence[str] = (),
+) -> Figure:
+    """Dollars a million tokens, and tokens a second and kilowatt, against the speed that each user sees."""
+    options = Options(traffic=traffic, precision=precision)
+    rows: list[dict[str, Any]] = []
+    for place in on:
+        for scenario in _scenarios(model, place, users, options, changes):
+            steady = steady_state(scenario)
+            drawn = draw(scenario, steady)
+            money = cost(scenario, steady, drawn)
+            sample = draw_samples([scenario], FEW).systems[0]
+            assert sample is not None
+            ends = sample.percentiles("blended")
+            rate = float(steady.rate * (steady.prompt + steady.output))
+            rows.append(
+                {
+                    "system": _name(place),
+                    "users": float(scenario.traffic.concurrency),
+                    "speed": 1 / float(steady.tpot),
+                    "usd": ends["p50"] if ends["p50"] is not None else NAN,
+                    "low": ends["p10"] if ends["p10"] is not None else NAN,
+                    "high": ends["p90"] if ends["p90"] is not None else NAN,
+                    "output": float(money.output),
+                    "per_kw": rate / float(drawn.mean.watts) * 1e3,
+                    "chips": float(steady.chips),
+                }
+            )
+    frame = pd.DataFrame(rows)
+    columns = {
+        "system": "system",
+        "users": "requests at once",
+        "speed": "output tokens per second and user [1/s]",
+        "usd": "blended price, P50 [USD per million tokens]",
+        "low": "blended price, P10 [USD per million tokens]",
+        "high": "blended price, P90 [USD per million tokens]",
+        "output": "output price at the values [USD per million output tokens]",
+        "per_kw": "input and output tokens per second and kW of machines [1/s/kW]",
+        "chips": "chips",
+    }
+    charts = (
+        Chart(
+            f"cost-against-speed-{model}",
+            f"{model}: cost of a million tokens against the speed of each user",
+            frame,
+            columns,
+            "speed",
+            "usd",
+            (Layer("area", y="low", y2="high"), Layer("line"), Layer("point")),
+            color="system",
+            log="xy",
+            caption="P50 with P10 to P90 over all estimates; points are requests at once.",
+        ),
+        Chart(
+            f"efficiency-against-speed-{model}",
+            f"{model}: tokens per second and kW against the speed of each user",
+            frame,
+            columns,
+            "speed",
+            "per_kw",
+            (Layer("line"), Layer("point")),
+            color="system",
+            log="xy",
+            caption="Power of the machines while serving, without PUE.",
+        ),
+    )
+    quick = frame[frame["speed"] >= LEAST]
+    cheapest = quick.loc[quick.groupby("system")["usd"].idxmin()].sort_values("usd")
+    words = "; ".join(
+        f"{row.system} {row.usd:.2f} USD ({row.low:.2f} to {row.high:.2f}) at {row.speed:.0f} tokens/s a user"
+        for row in cheapest.itertuples()
+    )
+    fastest = max(rows, key=lambda row: row["speed"])
+    answer = (
+        f"{model} at its cheapest from {LEAST:g} tokens/s a user on: {words}. The fastest for a user is "
+        f"{fastest['system']} with {fastest['speed']:.0f} tokens/s at {fastest['usd']:.1f} USD."
+    )
+    return Figure("Cost and efficiency against speed", answer, charts, notes=(_RULE,))
+
+
+@figure("tco-systems")
+def systems(
+    model: str = "llama-3.1-70b",
+    on: Sequence[str] = SYSTEMS,
+    tpot: float = 0.05,
+    traffic: str = "chat",
+    precision: str = "fp8",
+    changes: Sequence[str] = (),
+) -> Figure:
+    """Cost side by side at one bound on TPOT: what it consists of, how sure it is, and the price that ties."""
+    result = ownership.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
+    data = result.to_dict()["systems"]
+    parts, swings, table = [], [], []
+    names = [one["system"] for one in data]
+    reference = names.index(ownership.REFERENCE) if ownership.REFERENCE in names else None
+    for at, one in enumerate(data):
+        blended = one["usd_per_mtok"]["blended"]
+        hourly = one["breakdown"]["hourly_usd"]
+        total = sum(value or 0.0 for value in hourly.values())
+        for cause, value in hourly.items():
+            if value is not None and total:
+                usd = value / total * result.systems[at].cost.blended  # type: ignore[union-attr]
+                parts.append({"system": one["system"], "cause": cause, "usd": usd})
+        for swing in one["tornado"][:6]:
+            if swing["low"] is not None and swing["high"] is not None:
+                middle = float(result.systems[at].cost.blended)  # type: ignore[union-attr]
+                for end in ("low", "high"):
+                    change = swing[end] / middle - 1
+                    swings.append(
+                        {"system": one["system"], "path": swing["path"], "end": f"at its {end}", "change": change}
+                    )
+        shares = [result.sample.cheaper(at, reference)] if reference is not None and at != reference else []
+        table.append(
+            (
+                one["system"],
+                f"{one['chips']:,g}",
+                f"{one['concurrency']:,g}",
+                _three(one["output_tokens_per_s_per_user"]),
+                *(_ends(one["usd_per_mtok"][of]) for of in ("input", "output")),
+                _ends(blended),
+                _three(one["usd_per_chip_hour"]),
+                _ends(one["joules_per_output_token_range"]),
+                _thousands(one["tie_price_usd"]),
+                "; ".join(f"{share:.0%}" for share in shares if share is not None),
+                "; ".join(one["labels"]),
+            )
+        )
+    headings = [
+        *("system", "chips", "requests", "tok/s/user", "USD/Mtok input, P50 (P10-P90)", "output", "blended"),
+        *("USD/chip-hour", "J/output token", f"price that ties with {ownership.REFERENCE} [kUSD]"),
+        *(f"P(cheaper than {ownership.REFERENCE})", "labels"),
+    ]
+    charts = (
+        Chart(
+            f"cost-parts-{model}",
+            f"{model}: what a million tokens consists of",
+            pd.DataFrame(parts),
+            {"system": "system", "cause": "part", "usd": "cost at the values [USD per million tokens]"},
+            "system",
+            "usd",
+            (Layer("bar"),),
+            color="cause",
+            stacked=True,
+            caption="Input and output tokens together, at the value of each estimate.",
+        ),
+        Chart(
+            f"tornado-{model}",
+            f"{model}: what one unknown moves, the others at their values",
+            pd.DataFrame(swings),
+            {
+                "system": "system",
+                "path": "unknown",
+                "end": "unknown stands",
+                "change": "change of the blended price [1]",
+            },
+            "change",
+            "path",
+            (Layer("bar"),),
+            color="end",
+            facet="system",
+            stacked=True,
+            across=True,
+            caption="From an estimate's low to its high; errors of times from P10 to P90. The widest of each system.",
+        ),
+    )
+    first = {one["system"]: next(iter(one["sobol"]), "nothing") for one in data if one["sobol"]}
+    ranked = sorted(
+        (one for one in data if one["usd_per_mtok"]["blended"]["p50"]),
+        key=lambda one: one["usd_per_mtok"]["blended"]["p50"],
+    )
+    answer = "At {:.0f} ms a token, cheapest first: {}. What decides most: {}.".format(
+        tpot * 1e3,
+        ", ".join(f"{one['system']} {one['usd_per_mtok']['blended']['p50']:.2f} USD" for one in ranked),
+        ", ".join(f"{_short(path)} of {name}" for name, path in first.items()),
+    )
+    return Figure(
+        "Side by side",
+        answer,
+        charts,
+        tables=(Table(f"{model}: P50 with P10 to P90 over all estimates", headings, table),),
+        notes=(*result.assumed, _RULE),
+    )
+
+
+def _short(path: str) -> str:
+    return "the price" if path.startswith("system.price.") else path.rpartition(".")[2]
+
+
+def _three(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _ends(ends: dict[str, float | None]) -> str:
+    if ends["p50"] is None:
+        return "-"
+    return f"{_three(ends['p50'])} ({_three(ends['p10'])}-{_three(ends['p90'])})"
+
+
+def _thousands(value: float | None) -> str:
+    return "none" if value is None else _three(value / 1e3)
+
+
+@figure("tco-materials")
+def materials(on: Sequence[str] = ("dgx-h100", "dgx-b200", "lpu-v1", "sn40l-16")) -> Figure:
+    """Bills of materials: computed lines beside published ones, and nodes with what is not published."""
+    numbers = tuple(
+        Number(
+            f"{entry.chip}, {entry.line}",
+            entry.computed,
+            "USD",
+            entry.published,
+            fitted=entry.copied,
+            source=entry.source,
+            note="copied: an input, which proves nothing" if entry.copied else "",
+        )
+        for entry in bom.against_published()
+    )
+    rows, table, prices = [], [], []
+    margin = bom.bill(catalog.load_bare_system("dgx-h100")).margin
+    for name in on:
+        made = bom.bill(catalog.load_bare_system(name))
+        asked = catalog.load_bare_system(name).price.system
+        prices.append((name, _thousands(float(asked)), f"{made.margin:.0%}", _thousands(made.price_at(margin))))
+        for where, lines in (("chip", made.chip), ("node", made.node)):
+            for line in (*lines, bom.total(lines, f"{where} in all")):
+                known = line.kind != "not published"
+                cells = [_three(value) if known else "not published" for value in (line.low, line.value, line.high)]
+                table.append((name, where, line.name, line.kind, *cells, line.note))
+                if known and where == "node" and not line.name.endswith("in all"):
+                    rows.append({"system": name, "line": line.name, "usd": line.value})
+    errors = [abs(number.error) for number in numbers if not number.fitted]
+    answer = (
+        f"{len(errors)} computed lines of H100 and B200 lie {np.median(errors):.0%} from the published ones in the "
+        f"median and {max(errors):.0%} at most; the die of SN40L and switch chips are not published and in no total."
+    )
+    chart = Chart(
+        "materials",
+        "Materials of a node",
+        pd.DataFrame(rows),
+        {"system": "system", "line": "part", "usd": "cost of parts [USD]"},
+        "system",
+        "usd",
+        (Layer("bar"),),
+        color="line",
+        stacked=True,
+        caption="What is not published is missing. Memory at prices of 2025.",
+    )
+    headings = ("system", "of", "line", "kind", "low [USD]", "value [USD]", "high [USD]", "note")
+    margins = Table(
+        "What the price leaves over the known materials, and the price at the margin of a DGX H100",
+        ("system", "price taken [kUSD]", "margin", f"price at {margin:.0%} [kUSD]"),
+        prices,
+    )
+    bills = Table("Bills", headings, table)
+    return Figure("What machines are made of", answer, (chart,), numbers, tables=(margins, bills))
+
+
+@figure("tco-hours")
+def hours() -> Figure:
+    """The price of a chip with its share of the node that each published GPU-hour implies."""
+    economics = catalog.load_economics()
+    table: list[tuple[str, ...]] = []
+    rows: list[dict[str, Any]] = []
+    for chip, kind, usd, watts in ownership.published_hours():
+        implied = ownership.capex_of_hour(usd, AllInPower(watts), economics)
+        label = kind.removeprefix("cost_").replace("_", " ")
+        table.append(
+            (
+                chip,
+                label,
+                f"{usd:.2f}",
+                _three(watts),
+                "power not published" if implied != implied else _thousands(implied),
+            )
+        )
+        if implied == implied:
+            rows.append({"chip": chip, "kind": label, "usd": implied / 1e3})
+    chart = Chart(
+        "implied-prices",
+        "Price of a chip with its share of the node that a published GPU-hour implies",
+        pd.DataFrame(rows),
+        {"chip": "chip", "kind": "published hour", "usd": "implied price [kUSD]"},
+        "chip",
+        "usd",
+        (Layer("bar"),),
+        color="kind",
+        caption="SemiAnalysis (InferenceX), 2026; power all-in at the utility, so no PUE is put on it.",
+        kind="reconstructed",
+    )
+    known = [
+        Number(
+            "H100, own hyperscaler, against a server of eight at 190 kUSD (2025-08)",
+            rows[0]["usd"] * 8,
+            "kUSD",
+            190.0,
+            "reconstructed",
+            source="SemiAnalysis 2025-08-20",
+        ),
+    ]
+    answer = (
+        f"With 4 years at 10 % and colocation, a hyperscaler's {table[0][2]} USD an hour of H100 implies "
+        f"{rows[0]['usd']:.1f} kUSD a GPU; a large cloud's cheaper capital and space leave room for more."
+    )
+    return Figure(
+        "What published GPU-hours imply",
+        answer,
+        (chart,),
+        tuple(known),
+        tables=(Table("Hours", ("chip", "hour", "USD/h", "W all-in", "implied [kUSD a chip]"), table),),
+    )
+
+
+@figure("tco-power")
+def power() -> Figure:
+    """What the power rests on: readings of kernels on one B200, and predictions beside measured powers."""
+    watts, memory, compute, times, kinds = power_fit.readings()
+    frame = pd.DataFrame(
+        {
+            "use": np.maximum(memory, compute).clip(1e-4, 1.0),
+            "power": watts,
+            "kind": [str(kind).replace("_", " ") for kind in kinds],
+            "time": times,
+        }
+    )
+    shape = catalog.load_system("dgx-b200")[0].power_shape
+    levels = pd.DataFrame(
+        [
+            {"use": 1e-4, "power": float(getattr(shape, cause)), "kind": f"level: {cause}", "time": NAN}
+            for cause in ("idle", "overhead", "memory", "compute")
+        ]
+    )
+    chart = Chart(
+        "power-readings",
+        "Power of a B200 over its limit while one kernel runs in a loop",
+        pd.concat([frame, levels.assign(use=1.0), levels], ignore_index=True),
+        {
+            "use": "larger of bandwidth and rate used",
+            "power": "power over limit",
+            "kind": "kernel",
+            "time": "time of a kernel [ms]",
+        },
+        "use",
+        "power",
+        (Layer("point", rows="not kind.str.startswith('level')"), Layer("line", rows="kind.str.startswith('level')")),
+        color="kind",
+        log="x",
+        caption="aiconfigurator-core 0.12.0, 866 readings of a slow sensor; lines are the levels taken.",
+        kind="published",
+    )
+    keys = ("power", "power_chip", "power_share", "energy")
+    scored = validate.score_rows([row for row in validate.load(None) if form_key(row[1]["metric"]) in keys]).rows
+    numbers = tuple(
+        Number(
+            f"{row.given['hardware']}, {row.given['model']}: {row.given['metric']}",
+            row.predicted,
+            row.given["unit"],
+            row.value,
+            source=row.given["source_url"],
+            note="; ".join(row.notes),
+        )
+        for row in scored
+        if row.metric == POWER
+    )
+    errors = [number.error for number in numbers]
+    answer = (
+        f"Five measured powers and energies (n {len(errors)}), fitted on none of them: errors "
+        f"{', '.join(f'{error:+.0%}' for error in errors)}. Other GPUs than B200 take its levels by their TDP."
+    )
+    return Figure("What the power rests on", answer, (chart,), numbers)

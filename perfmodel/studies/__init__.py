@@ -1,1 +1,0 @@
-"""Sweeps, fits, comparisons and searches: NumPy code around the models."""
