@@ -77,7 +77,7 @@ def hand_written(scenario: Scenario, batch: Any, context: Any, tp: Any, bandwidt
     small = called * engine.small_latency * (1 + engine.small_growth * doublings)
     small = small + (tp - 1) * message / engine.small_bandwidth
     large = called * engine.large_latency * (1 + engine.large_growth * doublings)
-    large = large + 2 * (tp - 1) / tp * message / engine.large_bandwidth
+    large = large + 2 * (tp - 1) / tp * message / (engine.large_bandwidth * engine.overlap)
     layer = layer + 2 * np.where(message < engine.threshold, small, large)
     layer = layer + (e.layer_time + e.quantise_time) + np.minimum(batch, 512) * e.sequence_traffic / bandwidth
     return layers * layer + np.maximum(compute, head) + e.sequence_time * batch

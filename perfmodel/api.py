@@ -99,6 +99,9 @@ def _taking(kind: type | None = None, *optional: str) -> Callable[[_Function], _
                 wrong = next((name for name in options if name not in shown.parameters), None)
                 said = str(error) if wrong is None else unknown(wrong, shown.parameters)
                 raise UserError(f"{function.__name__}: {said}") from None
+            tick = options.get("tick")
+            if tick is not None and not callable(tick):
+                raise UserError(f"{function.__name__}: tick: expected a function, got {tick!r}")
             return function(*given, **options)
 
         call.__signature__ = shown  # type: ignore[attr-defined]

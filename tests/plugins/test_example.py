@@ -53,6 +53,6 @@ def test_an_engine_divides_memory_by_its_own_rule(tmp_path):
     (package / "pyproject.toml").write_text(PROJECT)
     (package / "halves" / "__init__.py").write_text("")
     (package / "halves" / "rule.py").write_text(RULE)
-    budget = (ROOT / "hardware_specs" / "engines" / "vllm.yaml").read_text(encoding="utf-8")
-    (engines / "halves.yaml").write_text(budget.replace("name: vllm", "name: halves"))
+    budget = (ROOT / "hardware_specs" / "engines" / "vllm-0.6.yaml").read_text(encoding="utf-8")
+    (engines / "halves-0.6.yaml").write_text(budget.replace("name: vllm", "name: halves"))
     assert run("-c", PROGRAM, env=environment(package, tmp_path / "site"), cwd=tmp_path) == "True True\n"
