@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn
 
-from perfmodel.numerics import FLOAT
+from perfmodel.numerics import FLOAT, NAN
 
 _ARITHMETIC: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
-    "pow": lambda a, b: a**b,
+    # A fractional power of a negative number does not exist, as it does not on arrays.
+    "pow": lambda a, b: power if isinstance(power := a**b, float | int) else NAN,
     "neg": lambda a: -a,
 }
 
