@@ -169,6 +169,23 @@ def llama_cpp_latents(given):
     return {"kv_mib": token * given["layers"] * given["seq_len"] / MIB}
 
 
+def dsv4_flash_layouts(given):
+    model = perfmodel.model(str(ROOT / "tests" / "data" / "configs" / "published" / "deepseek-ai--DeepSeek-V4-Flash"))
+    by_layout = {
+        layout: perfmodel.fit(
+            model,
+            on="dgx-b200",
+            ep=given["n_gpu"],
+            kv_precision=given["kv_dtype"],
+            context=2**20,
+            set={"system.engine.memory_utilisation": given["gpu_memory_utilization"]},
+            **plan,
+        ).kv_tokens
+        for layout, plan in {"tp": {"tp": 8}, "dp": {"tp": 1, "attention_dp": 8}}.items()
+    }
+    return {"ratio_dp8_over_tp8": by_layout["dp"] / by_layout["tp"]}
+
+
 def indexer_cache(given):
     model = perfmodel.model("deepseek-v3.2")
     found = perfmodel.fit(
@@ -661,6 +678,7 @@ ANSWERS = {
     "kv-qwen36-35b-a3b-5090": qwen36,
     "kv-deepseek-v2-lite-mla": deepseek_v2_lite,
     "kv-deepseek-v2-lite-llamacpp-uncompressed": llama_cpp_latents,
+    "kv-dsv4-flash-dp8-vs-tp8": dsv4_flash_layouts,
     "kv-dsv32-indexer-cache": indexer_cache,
     "kv-mistral-small-4-mla-maxlen": mistral_small_4,
     "kv-kimi-vl-nested-mla": kimi_vl,
