@@ -20,6 +20,7 @@ from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
+from perfmodel.planning.front import front
 from perfmodel.prediction import METRICS, evaluate, numbers, run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import Availability, with_failures
@@ -342,25 +343,6 @@ def plan_name(scenario: Scenario) -> str:
     words += [f"EP{plan.ep:g}"] if float(plan.ep) > 1 else []
     words += [f"k={scenario.speculation.k:g}"] if scenario.speculation is not None else []
     return " ".join([*words, plan.precision])
-
-
-def pareto(columns: Sequence[Any]) -> Any:
-    """Return which rows no other row equals or beats in every column, less being better.
-
-    Parameters
-    ----------
-    columns : sequence of ndarray
-    """
-    points = np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
-    kept = np.zeros(len(points), dtype=bool)
-    left = np.flatnonzero(np.isfinite(points).all(axis=1))
-    scale = np.log(np.maximum(points, 1e-300)).sum(axis=1)
-    while len(left):
-        # The least product is on the front; what it equals or beats is not.
-        best = left[np.argmin(scale[left])]
-        kept[best] = True
-        left = left[np.any(points[left] < points[best], axis=1)]
-    return kept
 
 
 def size(
@@ -873,15 +855,14 @@ def _search(
     if not len(index):
         return [], rejected, count
     # Whole replicas decide at low rates; at high ones, where they make near ties, the chips a request takes do.
-    keep = pareto([least[index], chips[index] / rates[index], tpots[index], ttfts[index]])
-    front = index[keep]
+    kept = index[front(np.stack([least[index], chips[index] / rates[index], tpots[index], ttfts[index]], axis=1))]
     for at in np.unique(owner[index]):
-        if not np.any(owner[front] == at):
+        if not np.any(owner[kept] == at):
             means = found[at]
             reason = "another plan is as fast, as early and cheaper a request on means"
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
     # The chain meets each plan once, at the token budget that is cheapest on means, with the caps on the front.
-    order = front[np.lexsort((chips[front] / rates[front], least[front]))]
+    order = kept[np.lexsort((chips[kept] / rates[kept], least[kept]))]
     best: Sized | None = None
     groups: dict[int, list[int]] = {}
     for candidate in order:
@@ -924,13 +905,15 @@ def landscape(base: Scenario) -> dict[str, Any]:
     names = [plan_name(means.scenario) for means in found for _ in means.cap]
     rate, tpot, ttft = (np.concatenate([getattr(means, key) for means in found]) for key in ("rate", "tpot", "ttft"))
     cost = np.concatenate([np.full(len(means.cap), means.chips) for means in found]) / rate
+    on_front = np.zeros(len(cost), dtype=bool)
+    on_front[front(np.stack([cost, tpot], axis=1))] = True
     return {
         "system": [base.system.name] * len(names),
         "plan": names,
         "tpot_ms": tpot * 1e3,
         "ttft_s": ttft,
         "chips_per_rate": cost,
-        "front": pareto([cost, tpot]),
+        "front": on_front,
     }
 
 

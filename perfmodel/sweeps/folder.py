@@ -233,8 +233,6 @@ def run(
     rows.need_parquet()
     _check_executor(executor, scheduler, workers)
     kept = None if keep is None else reduction.parse(keep, space)
-    if kept is not None:
-        kept.need()
     folder = folder.absolute()
     try:
         with _opened(folder):

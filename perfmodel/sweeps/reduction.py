@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import UserError
+from perfmodel.planning.front import front
 from perfmodel.prediction import METRICS, evaluate
 from perfmodel.results import is_better_low, unit_of
 from perfmodel.specs.paths import put
@@ -70,14 +71,6 @@ class Reduction:
         if self.kind != "quantiles":
             return units
         return {**{path: units[path] for path in self.by}, "metric": "", "bin": "1", "points": "1"}
-
-    def need(self) -> None:
-        """Refuse where the library that finds fronts is missing."""
-        if self.kind == "pareto":
-            try:
-                import moocore  # noqa: F401
-            except ImportError:
-                raise UserError("a Pareto front needs moocore: pip install 'perfmodel[distributed]'") from None
 
     def part(self, space: Space) -> dict[str, Any]:
         """Work out one part of a space and return what is kept of it as columns; none where nothing is.
@@ -153,10 +146,8 @@ class Reduction:
             return there
         if self.kind == "best":
             return there[[np.argmin(costs[there, 0])]]
-        import moocore
-
-        front = there[moocore.is_nondominated(costs[there], keep_weakly=False)]
-        return front[np.argsort(costs[front, 0], kind="stable")]
+        kept = front(costs)
+        return kept[np.argsort(costs[kept, 0], kind="stable")]
 
     def _counted(self, space: Space, values: Sequence[Any]) -> dict[str, Any]:
         """Return the points in each bin of each metric."""

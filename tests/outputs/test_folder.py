@@ -277,7 +277,7 @@ def test_refused_with_one_line(more, hint, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("module", ["distributed", "moocore", "pyarrow.parquet"])
+@pytest.mark.parametrize("module", ["distributed", "pyarrow.parquet"])
 def test_a_missing_library_is_named(module, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, module, None)
     command = [*SWEEP, "--out", str(tmp_path / "new"), "--executor", "dask", "--keep", "pareto:tpot_s,mfu"]
