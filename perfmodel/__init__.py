@@ -75,9 +75,9 @@ _HOME = {"FitAnswer": "planning.fit", "Prediction": "prediction", "UserError": "
 #: Class of a result: where its text and its HTML are made.
 _SHOWN = {
     "planning.fit:FitAnswer": ("outputs.fit:fit_text", "outputs.fit:fit_html"),
-    "planning.size:Sized": ("outputs.sizing:load_text", "outputs.sizing:one_load_html"),
+    "planning.load:Sized": ("outputs.sizing:load_text", "outputs.sizing:one_load_html"),
     "planning.size:Sizing": ("outputs.sizing:sizing_text", "outputs.sizing:sizing_html"),
-    "planning.size:Disaggregated": ("outputs.sizing:pools_text", None),
+    "planning.pools:Disaggregated": ("outputs.sizing:pools_text", None),
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),

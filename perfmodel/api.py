@@ -52,8 +52,10 @@ if TYPE_CHECKING:
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
+    from perfmodel.planning.load import Sized
+    from perfmodel.planning.pools import Disaggregated
     from perfmodel.planning.simulate import Comparison as Simulation
-    from perfmodel.planning.size import Disaggregated, Sized, Sizing
+    from perfmodel.planning.size import Sizing
     from perfmodel.planning.solve import Solution
     from perfmodel.planning.tco.ownership import Owning
     from perfmodel.serving.objectives import Objectives
@@ -344,7 +346,7 @@ class Loads:
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
         from perfmodel.outputs.tables import shared
-        from perfmodel.planning.size import load_dict
+        from perfmodel.planning.load import load_dict
 
         found = [load_dict(answer) for answer in self.answers]
         return {"answers": found, **{key: shared([one[key] for one in found]) for key in ("assumed", "warnings")}}
@@ -405,9 +407,9 @@ def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = ()
     if not under_load:
         return Comparison(tuple(_shown(run(scenario)) for scenario in scenarios))
     rate, objectives = _rate(asked, rest), _objectives(rest)
-    from perfmodel.planning import size as study
+    from perfmodel.planning.load import at_rate
 
-    return Loads(tuple(study.at_rate(scenario, rate, objectives) for scenario in scenarios))
+    return Loads(tuple(at_rate(scenario, rate, objectives) for scenario in scenarios))
 
 
 @overload
@@ -794,6 +796,7 @@ def size(
     False
     """
     from perfmodel.planning import size as study
+    from perfmodel.planning.pools import disaggregated
 
     systems = _systems(on)
     pool = options.get("prefill_on")
@@ -810,7 +813,7 @@ def size(
                 raise UserError(
                     f"{flag(name)} is of a search: pools take the fewest replicas of the plans that are given"
                 )
-        return study.disaggregated(
+        return disaggregated(
             _model(model), rest["prefill_on"], systems[0], rate, limits, asked, changes, most_chips=most
         )
     return study.size(
@@ -871,12 +874,12 @@ def load(
     >>> answer.load.goodput > 4.9
     True
     """
-    from perfmodel.planning import size as study
+    from perfmodel.planning.load import at_rate
 
     system = _one(on)
     asked, changes, rest = taken(RateQuestion, [system], set, options)
     rate, limits = _rate(asked, rest), _objectives(rest, objectives)
-    return study.at_rate(resolve(_model(model), system, asked, changes), rate, limits)
+    return at_rate(resolve(_model(model), system, asked, changes), rate, limits)
 
 
 @_taking(SimulateQuestion)

@@ -16,7 +16,8 @@ from perfmodel.options import Said, flag, options_of
 
 if TYPE_CHECKING:
     from perfmodel.planning.fit import FitAnswer
-    from perfmodel.planning.size import Disaggregated, Sized
+    from perfmodel.planning.load import Sized
+    from perfmodel.planning.pools import Disaggregated
     from perfmodel.prediction import Prediction
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias, Hugging Face id or path of an architecture.")]

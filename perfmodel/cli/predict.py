@@ -39,7 +39,7 @@ def predict(
 
             print_comparison([answer], common.console())
     elif json:
-        from perfmodel.planning.size import load_dict
+        from perfmodel.planning.load import load_dict
 
         common.write_json(load_dict(answer))
     else:

@@ -34,7 +34,7 @@ def size(
     from perfmodel import api
     from perfmodel.errors import UserError
     from perfmodel.outputs.sizing import print_pools, print_sizing
-    from perfmodel.planning.size import Disaggregated
+    from perfmodel.planning.pools import Disaggregated
 
     common.one_of(json=json, csv=csv)
     if explain_rejected and (json or csv):

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
-from perfmodel.planning.size import Disaggregated, Sized, Sizing, assumptions, cautions, plan_name
+from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
+from perfmodel.planning.pools import Disaggregated
+from perfmodel.planning.size import Sizing
 from perfmodel.question import distinct
 from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
 from perfmodel.specs.units import show

@@ -21,7 +21,7 @@ import numpy as np
 
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
-from perfmodel.planning.size import about_lengths, assumptions, open_numbers, without_traffic
+from perfmodel.planning.load import about_lengths, assumptions, open_numbers, without_traffic
 from perfmodel.prediction import run as predict
 from perfmodel.serving.chain import serve
 from perfmodel.serving.lengths import Lengths, empirical

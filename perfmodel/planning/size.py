@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,155 +21,29 @@ from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
 from perfmodel.planning.front import front
-from perfmodel.prediction import METRICS, evaluate, numbers, run
+from perfmodel.planning.load import Sized, about_load, cautions, content, open_numbers, plan_name, priced, service_of
+from perfmodel.prediction import run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
-from perfmodel.serving.availability import Availability, with_failures
-from perfmodel.serving.chain import FULL, Service, serve
-from perfmodel.serving.cost import cost, draw
-from perfmodel.serving.disaggregation import Pools, pools
+from perfmodel.serving.availability import with_failures
+from perfmodel.serving.chain import Service
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, phrase, replicas_for, statistic, summary
-from perfmodel.serving.steady import Steady, steady_state
-from perfmodel.serving.step_times import sequence_limit, step_times
-from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of
+from perfmodel.serving.objectives import Objectives, loaded, phrase, replicas_for, statistic
+from perfmodel.serving.step_times import sequence_limit
+from perfmodel.serving.traffic import lengths_of
 from perfmodel.shown import Shown
 from perfmodel.specs import catalog
-from perfmodel.specs.paths import put, put_all
-from perfmodel.specs.types import Model, Scenario, Traffic
+from perfmodel.specs.types import Model, Scenario
 
 #: What an answer can be chosen by.
 GOALS = ("cost", "power", "chips")
 #: Batch caps tried, as shares of what fits, and token budgets of a step tried where prefill alternates with decoding.
 _CAPS = np.unique(np.round(np.geomspace(1.0, 4096.0, 160)))
 _BUDGETS = np.round(512.0 * 2.0 ** np.arange(0, 5.5, 0.5))
-#: Nodes that one replica of GPUs may span, and pipeline stages tried.
 #: Plans of a system that meet the chain before the search gives up on finding a better one.
 _CHAINS = 16
 #: Chips beyond which a plan is no answer, unless told otherwise.
 MOST_CHIPS = 100_000.0
-
-
-@dataclass(frozen=True, repr=False)
-class Sized(Shown):
-    """An answer: so many replicas of a plan of a system, under the traffic.
-
-    Attributes
-    ----------
-    scenario : Scenario
-        Its ``deployment.dp`` are the replicas.
-    load : Loaded
-        What they do under it: percentiles, goodput, headroom, and what breaks first.
-    batch_cap, token_budget : float
-        Requests that a replica runs at most, and tokens of a step at most.
-    chips : float
-        Of all replicas, spares and draft stages counted.
-    usd_per_hour, power_w : float
-        Of all chips, with their share of the nodes [USD], [W].
-    usd_per_mtok : float
-        Of input and output tokens together, at the rate for the share of the day that the economics name.
-    availability : Availability or None
-        Spares, where a share of working time was asked for.
-    periods : tuple of (float, int)
-        Shares of the rate by period, and the replicas that each needs.
-    idle : tuple of str
-        Changes of the question that moved nothing.
-    """
-
-    scenario: Scenario
-    load: Loaded
-    batch_cap: float
-    token_budget: float
-    chips: float
-    usd_per_hour: float
-    power_w: float
-    usd_per_mtok: float
-    availability: Availability | None = None
-    periods: tuple[tuple[float, int], ...] = ()
-    idle: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the documented JSON object."""
-        plan, queue = self.scenario.deployment, self.load.queue
-        return {
-            "system": self.scenario.system.name,
-            "plan": {
-                "tp": float(plan.tp),
-                "pp": float(plan.pp),
-                "ep": float(plan.ep),
-                "engine": plan.engine,
-                "precision": plan.precision,
-                "kv_precision": plan.kv_precision,
-                "batch_cap": self.batch_cap,
-                "token_budget": self.token_budget,
-                "k": None if self.scenario.speculation is None else float(self.scenario.speculation.k),
-            },
-            "replicas": self.load.replicas,
-            "chips": self.chips,
-            "ttft_s": summary(queue, "ttft"),
-            "tpot_s": summary(queue, "tpot"),
-            "itl_s": summary(queue, "itl"),
-            "request_latency_s": summary(queue, "latency"),
-            "wait_s": summary(queue, "wait"),
-            "goodput_per_s": self.load.goodput,
-            "utilisation": _json(queue.utilisation),
-            "headroom": _json(self.load.headroom),
-            "first_limit": self.load.first_limit,
-            "usd_per_hour": _json(self.usd_per_hour),
-            "power_w": _json(self.power_w),
-            "periods": [{"share": share, "replicas": count} for share, count in self.periods],
-            "availability": None
-            if self.availability is None
-            else {
-                key: value if isinstance(value, str) else _json(value)
-                for key, value in asdict(self.availability).items()
-            },
-        }
-
-    def row(self) -> dict[str, Any]:
-        """Return the answer as flat columns."""
-        flat: dict[str, Any] = {}
-        for key, value in self.to_dict().items():
-            flat |= _spread(key, value)
-        flat["assumed"] = "; ".join(assumptions(self.scenario))
-        flat["warnings"] = "; ".join((*self.scenario.warnings, *cautions(self.scenario, self.load)))
-        return flat
-
-    @property
-    def reason(self) -> str:
-        """Why there are no times, else empty."""
-        queue, service = self.load.queue, self.load.service
-        if not queue.saturated:
-            return ""
-        most = service.capacity * self.load.replicas
-        if not most > 0:
-            return run(self.scenario).reason or "no request of this traffic fits a replica's cache"
-        return (
-            f"saturated: {self.load.rate:g} requests/s against at most {most:.3g} of {self.load.replicas} "
-            f"replica{'s' if self.load.replicas > 1 else ''} ({LIMITS[service.binding]}); "
-            f"{math.floor(self.load.rate / (service.capacity * FULL)) + 1} would keep up"
-        )
-
-    def goal(self, name: str) -> float:
-        """Return what the search makes least.
-
-        Parameters
-        ----------
-        name : str
-            One of ``GOALS``.
-
-        Returns
-        -------
-        float
-            USD an hour, watts or chips.
-        """
-        return {"cost": self.usd_per_hour, "power": self.power_w, "chips": self.chips}[name]
-
-    def to_frame(self) -> Any:
-        """Return a one-row pandas frame with the flat columns of ``--csv``."""
-        import pandas as pd
-
-        return pd.DataFrame([self.row()])
 
 
 @dataclass(frozen=True)
@@ -234,10 +108,6 @@ class Sizing(Shown):
         import pandas as pd
 
         return pd.DataFrame([answer.row() for answer in self.answers])
-
-
-def _json(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -335,16 +205,6 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
     )
 
 
-def plan_name(scenario: Scenario) -> str:
-    """Return a layout in a few words."""
-    plan = scenario.deployment
-    words = [f"TP{plan.tp:g}"]
-    words += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
-    words += [f"EP{plan.ep:g}"] if float(plan.ep) > 1 else []
-    words += [f"k={scenario.speculation.k:g}"] if scenario.speculation is not None else []
-    return " ".join([*words, plan.precision])
-
-
 def size(
     model: str | Model,
     systems: Sequence[str],
@@ -439,28 +299,9 @@ def size(
         goal,
         count,
         reason,
-        (*assumed, *_about_load(bases[0]), *(catalog.in_place(catalog.load_reliability()) if available else ())),
+        (*assumed, *about_load(bases[0]), *(catalog.in_place(catalog.load_reliability()) if available else ())),
         (*warnings, *_cautions(answers)),
     )
-
-
-#: What stands for a closed loop only: a load has its own number of requests and its own bursts.
-_CLOSED_LOOP = {"traffic.concurrency": 1.0, "traffic.rounds": 1e6, "traffic.length_jitter": 0.0}
-
-
-def open_numbers(scenario: Scenario) -> tuple[Any, ...]:
-    """Return the numbers of a closed loop that stand under a load too.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    """
-    return numbers(put_all(scenario, _CLOSED_LOOP))
-
-
-def _content(answer: Sized) -> list[Any]:
-    """Return all that an answer says beyond its question."""
-    return [value for key, value in load_dict(answer).items() if key not in ("assumed", "traffic")]
 
 
 def _idle_of_search(
@@ -472,14 +313,14 @@ def _idle_of_search(
         plan = best.scenario
         laid = replace(asked, deployment=plan.deployment, speculation=plan.speculation)
         budget = None if best.load.service.times.rides else best.token_budget
-        service = _service(laid, lengths_of(asked.traffic), best.batch_cap, budget)
+        service = service_of(laid, lengths_of(asked.traffic), best.batch_cap, budget)
         scv, replicas = float(asked.traffic.arrival_scv), best.load.replicas
-        return _content(_sized(laid, loaded(service, rate, scv, replicas, objectives), best.token_budget))
+        return content(priced(laid, loaded(service, rate, scv, replicas, objectives), best.token_budget))
 
     def searched(asked: Scenario) -> list[Any]:
         tried = [replace(asked, deployment=base.deployment, speculation=base.speculation) for base in bases]
         found, _, _ = _search(tried, fixed, lengths_of(asked.traffic), rate, objectives, most_chips, {})
-        return [_content(answer) for answer in found]
+        return [content(answer) for answer in found]
 
     base = bases[0]
     suspects = unmoved(base, kept)
@@ -528,13 +369,14 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
 def _is_fixed(on: str, options: Options) -> bool:
     """Whether a layout is given, so that there is none to search for."""
     _, mine = split_system(on, options)
-    _refuse_replicas(mine)
+    refuse_replicas(mine)
     if (mine.attention_dp or 1) > 1:
         raise UserError("size lays out replicas that share nothing: leave --attention-dp out")
     return any(value is not None for value in (mine.plan, mine.tp, mine.pp, mine.ep))
 
 
-def _refuse_replicas(options: Options) -> None:
+def refuse_replicas(options: Options) -> None:
+    """Refuse what a search finds itself."""
     if options.dp is not None or options.concurrency is not None:
         raise UserError("size finds the replicas: leave --dp and --concurrency out")
 
@@ -548,254 +390,9 @@ def _searched(word: str) -> bool:
     return word.startswith(("plan ", "DP ", "PP ", "concurrency"))
 
 
-def _about_load(scenario: Scenario) -> list[str]:
-    """Return what is taken of arrivals and lengths."""
-    scv = float(scenario.traffic.arrival_scv)
-    arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
-    dealt = f", dealt to replicas {scenario.deployment.routing}" if float(scenario.deployment.dp) > 1 else ""
-    return [f"{arrivals}{dealt}", about_lengths(scenario.traffic)]
-
-
-def about_lengths(traffic: Traffic) -> str:
-    """Return what is taken of the lengths of requests."""
-    if is_trace(traffic.lengths):
-        return f"lengths of {traffic.lengths}, as they are"
-    if traffic.lengths == FIXED:
-        return "every request of the mean lengths"
-    if traffic.lengths not in LOGNORMAL:
-        return f"lengths spread as those of {traffic.lengths}, around the means; --lengths fixed for none"
-    return f"lognormal lengths, SCV {float(traffic.prompt_scv):g} in and {float(traffic.output_scv):g} out"
-
-
-def assumptions(scenario: Scenario) -> list[str]:
-    """Return what was assumed of a question about a load."""
-    return [*without_traffic(scenario, is_trace(scenario.traffic.lengths)), *_about_load(scenario)]
-
-
-def without_traffic(scenario: Scenario, lengths: bool) -> list[str]:
-    """Return what was assumed but for the number of requests at once, and for their lengths where those are others.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    lengths : bool
-        Whether the lengths are not those of the traffic.
-    """
-    gone = ("concurrency", "traffic ") if lengths else ("concurrency",)
-    return [word for word in scenario.assumed if not word.startswith(gone)]
-
-
-#: What a prediction says of itself already.
-_ONCE = ("system", "plan", "chips", "usd_per_hour", "power_w")
-
-
-def load_dict(answer: Sized) -> dict[str, Any]:
-    """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
-    traffic = answer.scenario.traffic
-    data = run(replace(answer.scenario, changed=())).to_dict()
-    mine = answer.to_dict()
-    if not answer.reason:
-        # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
-        steady = _steady(answer.scenario, answer.load)
-        found = evaluate(answer.scenario, (*METRICS, "breakdown"), steady)
-        under = found.metrics
-        if is_trace(traffic.lengths):
-            data["traffic"] |= {"prompt": float(steady.prompt), "output": float(steady.output)}
-        data.update({key: _json(under[key]) for key in data if key in under})
-        data["usd_per_mtok"] = {of: _json(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
-        data["output_tokens_per_s_per_user"] = _json(1 / statistic(answer.load.queue, "tpot", "mean"))
-        data["input_tokens_per_s_per_user"] = _json(steady.prompt / statistic(answer.load.queue, "ttft", "mean"))
-    for key in ("ttft_s", "tpot_s", "request_latency_s"):
-        data[key] = mine[key]["mean"]
-    for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
-        parts = data["breakdown"][phase]
-        if answer.reason:
-            parts.update(dict.fromkeys(parts))
-            continue
-        parts.update({cause: float(value) for cause, value in found.breakdown[phase].items()})
-        # What a request does not spend in its own steps it waits; where the mean over batches is below the step of the
-        # mean batch, all parts give way alike.
-        whole = sum(parts.values())
-        parts["wait"] += max(0.0, data[key] - whole)
-        parts.update({cause: value * min(1.0, data[key] / whole) for cause, value in parts.items()})
-        # A closed loop of mean requests has no limits to tell where those do not fit and shorter ones do.
-        data["limited_by"] = {**(data["limited_by"] or {}), phase: max(parts, key=parts.__getitem__)}
-    if answer.reason:
-        data.update({key: None for key in METRICS if key in data})
-        data["usd_per_mtok"] = dict.fromkeys(data["usd_per_mtok"])
-        data["limited_by"], data["reason"] = None, answer.reason
-    # The bands are those of a closed loop, and so is a median.
-    data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
-    data["load"] = {
-        "rate_per_s": answer.load.rate,
-        "objectives": answer.load.objectives.named(),
-        "saturated": answer.load.queue.saturated,
-        **{
-            key: value
-            for key, value in mine.items()
-            if key not in ("system", "plan", "chips", "usd_per_hour", "power_w")
-        },
-    }
-    data["assumed"] = assumptions(answer.scenario)
-    data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load), *answer.idle]
-    return data
-
-
 def _cautions(answers: Sequence[Sized]) -> list[str]:
     """Return where the closed form is known to be far from the simulation."""
     return list(dict.fromkeys(word for answer in answers for word in cautions(answer.scenario, answer.load)))
-
-
-def cautions(scenario: Scenario, load: Loaded) -> list[str]:
-    """Return where the closed form was seen to be far from the simulation.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    load : Loaded
-    """
-    found = []
-    queue, scv = load.queue, float(scenario.traffic.arrival_scv)
-    if not queue.saturated and queue.prefilling > 0.6:
-        found.append(
-            f"prefill takes {queue.prefilling:.0%} of a replica's time: TPOT and P99 of the closed form are up to a "
-            "factor of 2 off there; perfmodel simulate shows the spread"
-        )
-    if not 0.25 <= scv <= 4:
-        found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
-    if not queue.saturated and queue.utilisation > 0.9:
-        found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
-    if load.service.refused > 1e-6:
-        found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
-    return found
-
-
-@dataclass(frozen=True, repr=False)
-class Disaggregated(Shown):
-    """Pools for prefill and decode, or why there are none.
-
-    Attributes
-    ----------
-    prefill, decode : Scenario
-        The plan of a replica of either pool.
-    pools : Pools or None
-    rate : float
-        Requests [1/s].
-    objectives : Objectives
-    reason : str
-        Why there are no pools, else empty.
-    assumed, warnings : tuple of str
-    """
-
-    prefill: Scenario
-    decode: Scenario
-    pools: Pools | None
-    rate: float
-    objectives: Objectives
-    reason: str
-    assumed: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the documented JSON object."""
-        found = self.pools
-        sides = {}
-        for name, scenario, time in (("prefill", self.prefill, "ttft"), ("decode", self.decode, "tpot")):
-            load = getattr(found, name) if found is not None else None
-            sides[name] = {
-                "system": scenario.system.name,
-                "plan": plan_name(scenario),
-                "replicas": None if load is None else load.replicas,
-                f"{time}_s": None if load is None else summary(load.queue, time),
-                "utilisation": None if load is None else load.queue.utilisation,
-                "headroom": None if load is None else _json(load.headroom),
-                "first_limit": None if load is None else load.first_limit,
-            }
-        return {
-            "rate_per_s": self.rate,
-            "objectives": self.objectives.named(),
-            **sides,
-            "chips": None if found is None else found.chips,
-            "prefill_replicas_per_decode_replica": None if found is None else _json(found.ratio),
-            "kv_transfer_s": None if found is None else _json(found.transfer),
-            "tpot_with_transfer_s": None if found is None else _json(found.tpot_mean),
-            "reason": self.reason or None,
-            "assumed": list(self.assumed),
-            "warnings": list(self.warnings),
-        }
-
-    def row(self) -> dict[str, Any]:
-        """Return the answer as flat columns."""
-        flat: dict[str, Any] = {}
-        for key, value in self.to_dict().items():
-            if key in ("prefill", "decode"):
-                for part, item in value.items():
-                    flat |= _spread(f"{key}_{part}", item)
-            elif isinstance(value, dict):
-                flat |= {f"objective_{name}": limit for name, limit in value.items()}
-            else:
-                flat[key] = "; ".join(value) if isinstance(value, list) else value
-        return flat
-
-    def to_frame(self) -> Any:
-        """Return a one-row pandas frame with the flat columns of ``--csv``."""
-        import pandas as pd
-
-        return pd.DataFrame([self.row()])
-
-
-def _spread(name: str, value: Any) -> dict[str, Any]:
-    """Return a value as columns: one a part where it has parts, each with the unit of the name."""
-    if not isinstance(value, dict):
-        return {name: value}
-    stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
-    return {f"{stem}_{part}{unit}": item for part, item in value.items()}
-
-
-def disaggregated(
-    model: str | Model,
-    prefill_on: str,
-    decode_on: str,
-    rate: float,
-    objectives: Objectives,
-    options: Options,
-    changes: Sequence[str] = (),
-    *,
-    most_chips: float = MOST_CHIPS,
-) -> Disaggregated:
-    """Size a pool that prefills and one that decodes, each on a plan of its own.
-
-    Parameters
-    ----------
-    model, options, changes
-        The question, the same for both pools.
-    prefill_on, decode_on : str
-        System and plan of a replica of either pool.
-    rate : float
-        Requests [1/s].
-    objectives : Objectives
-    most_chips : float
-        Chips beyond which there is no answer.
-    """
-    for on in (prefill_on, decode_on):
-        _refuse_replicas(split_system(on, options)[1])
-    each = split_changes([prefill_on, decode_on], changes)
-    first, second = (resolve(model, on, options, mine) for on, mine in zip((prefill_on, decode_on), each, strict=True))
-    scv = float(first.traffic.arrival_scv)
-    found = pools(first, second, lengths_of(first.traffic), rate, scv, objectives)
-    said = [
-        tuple(dict.fromkeys([*one, *two]))
-        for one, two in ((assumptions(first), assumptions(second)), (first.warnings, second.warnings))
-    ]
-    reason = ""
-    if not isinstance(found, Pools):
-        words = ", ".join(phrase(key) for key in found) or "the rate"
-        reason = f"{words} cannot be met with these plans, however many replicas: one request alone takes longer"
-    elif found.chips > most_chips:
-        reason = f"the pools need {found.chips:,.0f} chips, more than {most_chips:,.0f}"
-    return Disaggregated(
-        first, second, found if isinstance(found, Pools) and not reason else None, rate, objectives, reason, *said
-    )
 
 
 def _search(
@@ -944,7 +541,7 @@ def _answer(
     failing: dict[tuple[str, str], float] = {}
     # The largest cap first; a smaller one holds TPOT where more load than that would break it.
     for cap in sorted({float(max(caps)), float(np.median(caps))}, reverse=True):
-        service = _service(scenario, lengths, cap, None if math.isnan(budget) else budget)
+        service = service_of(scenario, lengths, cap, None if math.isnan(budget) else budget)
         most = int(most_chips // chips) if best is None else count_best
         count, failed = replicas_for(service, rate, scv, objectives, most)
         if count == 0:
@@ -955,89 +552,7 @@ def _answer(
             best, count_best = service, count
     if best is None:
         return None, failing
-    return _sized(scenario, loaded(best, rate, scv, count_best, objectives), budget), {}
-
-
-def _service(scenario: Scenario, lengths: Lengths, cap: float | None, budget: float | None) -> Service:
-    if budget is not None and scenario.system.engine is not None:
-        # An engine sizes its activations, and so its cache, by the tokens of a step.
-        scenario = put(scenario, "system.engine.batched_tokens", budget)
-    times = step_times(
-        scenario,
-        longest_prompt=float(lengths.prompt.max()),
-        longest=float((lengths.prompt + lengths.output).max()),
-        cap=cap,
-        budget=budget,
-    )
-    return serve(times, lengths, float(scenario.traffic.prefix_hits), scenario.deployment.routing)
-
-
-def _steady(scenario: Scenario, load: Loaded) -> Steady:
-    """Return what a deployment does under a load; that of a closed loop where the load is not served."""
-    if load.queue.saturated:
-        return steady_state(scenario)
-    service = load.service
-    # A trace has means of its own.
-    prompt, output = (service.lengths.mean(part) for part in (service.lengths.prompt, service.lengths.output))
-    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0, prefix_hits=0.0)
-    steady = steady_state(replace(scenario, traffic=traffic))
-    computed = service.occupancy(1.0) / replace(service, cached=0.0).occupancy(1.0)
-    # Where fewer than one request runs, the replica idles in between: a closed loop never does.
-    return replace(
-        steady,
-        rate=load.finished,
-        prefill=steady.prefill.times(computed),
-        occupancy=steady.occupancy * computed,
-    )
-
-
-def _sized(scenario: Scenario, load: Loaded, budget: float) -> Sized:
-    laid = replace(scenario.deployment, dp=float(load.replicas))
-    running = float(load.service.cap) if load.queue.saturated else load.queue.running
-    traffic = replace(scenario.traffic, concurrency=max(1.0, running) * load.replicas)
-    whole = replace(scenario, deployment=laid, traffic=traffic)
-    steady = _steady(whole, load)
-    money = cost(whole, steady, draw(whole, steady))
-    fixed = machine_of(scenario.system).token_budget(scenario.system)
-    return Sized(
-        whole,
-        load,
-        float(load.service.cap),
-        budget if fixed is None else float(fixed),
-        float(evaluate(whole, ()).chips),
-        float(money.per_hour),
-        float(money.draw.mean.watts),
-        math.nan if load.queue.saturated else float(money.blended),
-    )
-
-
-def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = None) -> Sized:
-    """Put a rate on a deployment as it is laid out.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Its ``deployment.dp`` are the replicas.
-    rate : float
-        Requests, all replicas together [1/s].
-    objectives : Objectives, optional
-
-    Returns
-    -------
-    Sized
-    """
-    if not (rate > 0 and math.isfinite(rate)):
-        raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
-
-    def answered(asked: Scenario) -> Sized:
-        service = _service(asked, lengths_of(asked.traffic), None, None)
-        replicas = int(float(asked.deployment.dp))
-        load = loaded(service, rate, float(asked.traffic.arrival_scv), replicas, objectives or Objectives())
-        return _sized(asked, load, service.times.budget)
-
-    answer = answered(scenario)
-    paths = [] if answer.reason else unmoved(scenario, lambda asked: _content(answered(asked)))
-    return replace(answer, idle=tuple(idle(scenario, paths, open_numbers)))
+    return priced(scenario, loaded(best, rate, scv, count_best, objectives), budget), {}
 
 
 def _loses(winner: Sized, other: Sized, goal: str) -> str:

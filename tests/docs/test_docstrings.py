@@ -21,8 +21,10 @@ import perfmodel
 from perfmodel.cli.app import application
 from perfmodel.compilers.explain import Explanation
 from perfmodel.evidence.validate import Validation
+from perfmodel.planning.load import Sized
+from perfmodel.planning.pools import Disaggregated
 from perfmodel.planning.simulate import Comparison
-from perfmodel.planning.size import Disaggregated, Sized, Sizing
+from perfmodel.planning.size import Sizing
 from perfmodel.planning.solve import Solution
 from perfmodel.planning.tco.ownership import Owned, Owning
 from perfmodel.specs.types import Model, System, Traffic

@@ -24,8 +24,9 @@ from perfmodel.entered import SHOWN_ONLY, counts, said, same
 from perfmodel.errors import UserError
 from perfmodel.evidence import calibrate
 from perfmodel.machines import kernels
+from perfmodel.planning.load import at_rate, load_dict
+from perfmodel.planning.pools import disaggregated
 from perfmodel.planning.simulate import ask as simulate
-from perfmodel.planning.size import at_rate, disaggregated, load_dict
 from perfmodel.planning.tco import bom, ownership
 from perfmodel.prediction import content, evaluate, run
 from perfmodel.question import Options, resolve

@@ -13,7 +13,8 @@ from perfmodel.equations import disaggregation as split
 from perfmodel.equations import reliability
 from perfmodel.machines.base import machine_of
 from perfmodel.planning.front import front
-from perfmodel.planning.size import at_rate, load_dict, size
+from perfmodel.planning.load import at_rate, load_dict
+from perfmodel.planning.size import size
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving.availability import spares_for

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from perfmodel.planning.size import at_rate, cautions, landscape, plan_name, size
+from perfmodel.planning.load import at_rate, cautions, plan_name
+from perfmodel.planning.size import landscape, size
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure

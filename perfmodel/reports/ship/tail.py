@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from perfmodel.planning.size import at_rate, cautions
+from perfmodel.planning.load import at_rate, cautions
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, figure
 from perfmodel.reports.ship.comparison import power

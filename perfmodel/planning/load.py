@@ -1,0 +1,384 @@
+"""A deployment under a load: its times, what it costs, and what was assumed of arrivals and lengths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from perfmodel.entered import idle, unmoved
+from perfmodel.errors import UserError
+from perfmodel.machines.base import machine_of
+from perfmodel.prediction import METRICS, evaluate, numbers, run
+from perfmodel.serving.availability import Availability
+from perfmodel.serving.chain import FULL, Service, serve
+from perfmodel.serving.cost import cost, draw
+from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, statistic, summary
+from perfmodel.serving.steady import Steady, steady_state
+from perfmodel.serving.step_times import step_times
+from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of
+from perfmodel.shown import Shown
+from perfmodel.specs.paths import put, put_all
+from perfmodel.specs.types import Scenario, Traffic
+
+
+@dataclass(frozen=True, repr=False)
+class Sized(Shown):
+    """An answer: so many replicas of a plan of a system, under the traffic.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        Its ``deployment.dp`` are the replicas.
+    load : Loaded
+        What they do under it: percentiles, goodput, headroom, and what breaks first.
+    batch_cap, token_budget : float
+        Requests that a replica runs at most, and tokens of a step at most.
+    chips : float
+        Of all replicas, spares and draft stages counted.
+    usd_per_hour, power_w : float
+        Of all chips, with their share of the nodes [USD], [W].
+    usd_per_mtok : float
+        Of input and output tokens together, at the rate for the share of the day that the economics name.
+    availability : Availability or None
+        Spares, where a share of working time was asked for.
+    periods : tuple of (float, int)
+        Shares of the rate by period, and the replicas that each needs.
+    idle : tuple of str
+        Changes of the question that moved nothing.
+    """
+
+    scenario: Scenario
+    load: Loaded
+    batch_cap: float
+    token_budget: float
+    chips: float
+    usd_per_hour: float
+    power_w: float
+    usd_per_mtok: float
+    availability: Availability | None = None
+    periods: tuple[tuple[float, int], ...] = ()
+    idle: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        plan, queue = self.scenario.deployment, self.load.queue
+        return {
+            "system": self.scenario.system.name,
+            "plan": {
+                "tp": float(plan.tp),
+                "pp": float(plan.pp),
+                "ep": float(plan.ep),
+                "engine": plan.engine,
+                "precision": plan.precision,
+                "kv_precision": plan.kv_precision,
+                "batch_cap": self.batch_cap,
+                "token_budget": self.token_budget,
+                "k": None if self.scenario.speculation is None else float(self.scenario.speculation.k),
+            },
+            "replicas": self.load.replicas,
+            "chips": self.chips,
+            "ttft_s": summary(queue, "ttft"),
+            "tpot_s": summary(queue, "tpot"),
+            "itl_s": summary(queue, "itl"),
+            "request_latency_s": summary(queue, "latency"),
+            "wait_s": summary(queue, "wait"),
+            "goodput_per_s": self.load.goodput,
+            "utilisation": finite(queue.utilisation),
+            "headroom": finite(self.load.headroom),
+            "first_limit": self.load.first_limit,
+            "usd_per_hour": finite(self.usd_per_hour),
+            "power_w": finite(self.power_w),
+            "periods": [{"share": share, "replicas": count} for share, count in self.periods],
+            "availability": None
+            if self.availability is None
+            else {
+                key: value if isinstance(value, str) else finite(value)
+                for key, value in asdict(self.availability).items()
+            },
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return the answer as flat columns."""
+        flat: dict[str, Any] = {}
+        for key, value in self.to_dict().items():
+            flat |= spread(key, value)
+        flat["assumed"] = "; ".join(assumptions(self.scenario))
+        flat["warnings"] = "; ".join((*self.scenario.warnings, *cautions(self.scenario, self.load)))
+        return flat
+
+    @property
+    def reason(self) -> str:
+        """Why there are no times, else empty."""
+        queue, service = self.load.queue, self.load.service
+        if not queue.saturated:
+            return ""
+        most = service.capacity * self.load.replicas
+        if not most > 0:
+            return run(self.scenario).reason or "no request of this traffic fits a replica's cache"
+        return (
+            f"saturated: {self.load.rate:g} requests/s against at most {most:.3g} of {self.load.replicas} "
+            f"replica{'s' if self.load.replicas > 1 else ''} ({LIMITS[service.binding]}); "
+            f"{math.floor(self.load.rate / (service.capacity * FULL)) + 1} would keep up"
+        )
+
+    def goal(self, name: str) -> float:
+        """Return what the search makes least.
+
+        Parameters
+        ----------
+        name : str
+            One of ``GOALS``.
+
+        Returns
+        -------
+        float
+            USD an hour, watts or chips.
+        """
+        return {"cost": self.usd_per_hour, "power": self.power_w, "chips": self.chips}[name]
+
+    def to_frame(self) -> Any:
+        """Return a one-row pandas frame with the flat columns of ``--csv``."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row()])
+
+
+def finite(value: float) -> float | None:
+    """Return a number as JSON has it: null where there is none."""
+    return float(value) if math.isfinite(value) else None
+
+
+def plan_name(scenario: Scenario) -> str:
+    """Return a layout in a few words."""
+    plan = scenario.deployment
+    words = [f"TP{plan.tp:g}"]
+    words += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
+    words += [f"EP{plan.ep:g}"] if float(plan.ep) > 1 else []
+    words += [f"k={scenario.speculation.k:g}"] if scenario.speculation is not None else []
+    return " ".join([*words, plan.precision])
+
+
+#: What stands for a closed loop only: a load has its own number of requests and its own bursts.
+_CLOSED_LOOP = {"traffic.concurrency": 1.0, "traffic.rounds": 1e6, "traffic.length_jitter": 0.0}
+
+
+def open_numbers(scenario: Scenario) -> tuple[Any, ...]:
+    """Return the numbers of a closed loop that stand under a load too.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    """
+    return numbers(put_all(scenario, _CLOSED_LOOP))
+
+
+def content(answer: Sized) -> list[Any]:
+    """Return all that an answer says beyond its question."""
+    return [value for key, value in load_dict(answer).items() if key not in ("assumed", "traffic")]
+
+
+def about_load(scenario: Scenario) -> list[str]:
+    """Return what is taken of arrivals and lengths."""
+    scv = float(scenario.traffic.arrival_scv)
+    arrivals = "Poisson arrivals" if scv == 1.0 else f"arrivals with a squared coefficient of variation of {scv:g}"
+    dealt = f", dealt to replicas {scenario.deployment.routing}" if float(scenario.deployment.dp) > 1 else ""
+    return [f"{arrivals}{dealt}", about_lengths(scenario.traffic)]
+
+
+def about_lengths(traffic: Traffic) -> str:
+    """Return what is taken of the lengths of requests."""
+    if is_trace(traffic.lengths):
+        return f"lengths of {traffic.lengths}, as they are"
+    if traffic.lengths == FIXED:
+        return "every request of the mean lengths"
+    if traffic.lengths not in LOGNORMAL:
+        return f"lengths spread as those of {traffic.lengths}, around the means; --lengths fixed for none"
+    return f"lognormal lengths, SCV {float(traffic.prompt_scv):g} in and {float(traffic.output_scv):g} out"
+
+
+def assumptions(scenario: Scenario) -> list[str]:
+    """Return what was assumed of a question about a load."""
+    return [*without_traffic(scenario, is_trace(scenario.traffic.lengths)), *about_load(scenario)]
+
+
+def without_traffic(scenario: Scenario, lengths: bool) -> list[str]:
+    """Return what was assumed but for the number of requests at once, and for their lengths where those are others.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    lengths : bool
+        Whether the lengths are not those of the traffic.
+    """
+    gone = ("concurrency", "traffic ") if lengths else ("concurrency",)
+    return [word for word in scenario.assumed if not word.startswith(gone)]
+
+
+def load_dict(answer: Sized) -> dict[str, Any]:
+    """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
+    traffic = answer.scenario.traffic
+    data = run(replace(answer.scenario, changed=())).to_dict()
+    mine = answer.to_dict()
+    if not answer.reason:
+        # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
+        steady = _steady(answer.scenario, answer.load)
+        found = evaluate(answer.scenario, (*METRICS, "breakdown"), steady)
+        under = found.metrics
+        if is_trace(traffic.lengths):
+            data["traffic"] |= {"prompt": float(steady.prompt), "output": float(steady.output)}
+        data.update({key: finite(under[key]) for key in data if key in under})
+        data["usd_per_mtok"] = {of: finite(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
+        data["output_tokens_per_s_per_user"] = finite(1 / statistic(answer.load.queue, "tpot", "mean"))
+        data["input_tokens_per_s_per_user"] = finite(steady.prompt / statistic(answer.load.queue, "ttft", "mean"))
+    for key in ("ttft_s", "tpot_s", "request_latency_s"):
+        data[key] = mine[key]["mean"]
+    for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
+        parts = data["breakdown"][phase]
+        if answer.reason:
+            parts.update(dict.fromkeys(parts))
+            continue
+        parts.update({cause: float(value) for cause, value in found.breakdown[phase].items()})
+        # What a request does not spend in its own steps it waits; where the mean over batches is below the step of the
+        # mean batch, all parts give way alike.
+        whole = sum(parts.values())
+        parts["wait"] += max(0.0, data[key] - whole)
+        parts.update({cause: value * min(1.0, data[key] / whole) for cause, value in parts.items()})
+        # A closed loop of mean requests has no limits to tell where those do not fit and shorter ones do.
+        data["limited_by"] = {**(data["limited_by"] or {}), phase: max(parts, key=parts.__getitem__)}
+    if answer.reason:
+        data.update({key: None for key in METRICS if key in data})
+        data["usd_per_mtok"] = dict.fromkeys(data["usd_per_mtok"])
+        data["limited_by"], data["reason"] = None, answer.reason
+    # The bands are those of a closed loop, and so is a median.
+    data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
+    data["load"] = {
+        "rate_per_s": answer.load.rate,
+        "objectives": answer.load.objectives.named(),
+        "saturated": answer.load.queue.saturated,
+        **{
+            key: value
+            for key, value in mine.items()
+            if key not in ("system", "plan", "chips", "usd_per_hour", "power_w")
+        },
+    }
+    data["assumed"] = assumptions(answer.scenario)
+    data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load), *answer.idle]
+    return data
+
+
+def cautions(scenario: Scenario, load: Loaded) -> list[str]:
+    """Return where the closed form was seen to be far from the simulation.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    load : Loaded
+    """
+    found = []
+    queue, scv = load.queue, float(scenario.traffic.arrival_scv)
+    if not queue.saturated and queue.prefilling > 0.6:
+        found.append(
+            f"prefill takes {queue.prefilling:.0%} of a replica's time: TPOT and P99 of the closed form are up to a "
+            "factor of 2 off there; perfmodel simulate shows the spread"
+        )
+    if not 0.25 <= scv <= 4:
+        found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
+    if not queue.saturated and queue.utilisation > 0.9:
+        found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
+    if load.service.refused > 1e-6:
+        found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
+    return found
+
+
+def spread(name: str, value: Any) -> dict[str, Any]:
+    """Return a value as columns: one a part where it has parts, each with the unit of the name."""
+    if not isinstance(value, dict):
+        return {name: value}
+    stem, unit = (name[:-2], "_s") if name.endswith("_s") else (name, "")
+    return {f"{stem}_{part}{unit}": item for part, item in value.items()}
+
+
+def service_of(scenario: Scenario, lengths: Lengths, cap: float | None, budget: float | None) -> Service:
+    """Return a replica of a deployment at a batch cap and a token budget, those of the engine where None."""
+    if budget is not None and scenario.system.engine is not None:
+        # An engine sizes its activations, and so its cache, by the tokens of a step.
+        scenario = put(scenario, "system.engine.batched_tokens", budget)
+    times = step_times(
+        scenario,
+        longest_prompt=float(lengths.prompt.max()),
+        longest=float((lengths.prompt + lengths.output).max()),
+        cap=cap,
+        budget=budget,
+    )
+    return serve(times, lengths, float(scenario.traffic.prefix_hits), scenario.deployment.routing)
+
+
+def _steady(scenario: Scenario, load: Loaded) -> Steady:
+    """Return what a deployment does under a load; that of a closed loop where the load is not served."""
+    if load.queue.saturated:
+        return steady_state(scenario)
+    service = load.service
+    # A trace has means of its own.
+    prompt, output = (service.lengths.mean(part) for part in (service.lengths.prompt, service.lengths.output))
+    traffic = replace(scenario.traffic, prompt=prompt, output=output, length_jitter=0.0, prefix_hits=0.0)
+    steady = steady_state(replace(scenario, traffic=traffic))
+    computed = service.occupancy(1.0) / replace(service, cached=0.0).occupancy(1.0)
+    # Where fewer than one request runs, the replica idles in between: a closed loop never does.
+    return replace(
+        steady,
+        rate=load.finished,
+        prefill=steady.prefill.times(computed),
+        occupancy=steady.occupancy * computed,
+    )
+
+
+def priced(scenario: Scenario, load: Loaded, budget: float) -> Sized:
+    """Return an answer: the replicas of a load with what they cost and draw."""
+    laid = replace(scenario.deployment, dp=float(load.replicas))
+    running = float(load.service.cap) if load.queue.saturated else load.queue.running
+    traffic = replace(scenario.traffic, concurrency=max(1.0, running) * load.replicas)
+    whole = replace(scenario, deployment=laid, traffic=traffic)
+    steady = _steady(whole, load)
+    money = cost(whole, steady, draw(whole, steady))
+    fixed = machine_of(scenario.system).token_budget(scenario.system)
+    return Sized(
+        whole,
+        load,
+        float(load.service.cap),
+        budget if fixed is None else float(fixed),
+        float(evaluate(whole, ()).chips),
+        float(money.per_hour),
+        float(money.draw.mean.watts),
+        math.nan if load.queue.saturated else float(money.blended),
+    )
+
+
+def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = None) -> Sized:
+    """Put a rate on a deployment as it is laid out.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its ``deployment.dp`` are the replicas.
+    rate : float
+        Requests, all replicas together [1/s].
+    objectives : Objectives, optional
+
+    Returns
+    -------
+    Sized
+    """
+    if not (rate > 0 and math.isfinite(rate)):
+        raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
+
+    def answered(asked: Scenario) -> Sized:
+        service = service_of(asked, lengths_of(asked.traffic), None, None)
+        replicas = int(float(asked.deployment.dp))
+        load = loaded(service, rate, float(asked.traffic.arrival_scv), replicas, objectives or Objectives())
+        return priced(asked, load, service.times.budget)
+
+    answer = answered(scenario)
+    paths = [] if answer.reason else unmoved(scenario, lambda asked: content(answered(asked)))
+    return replace(answer, idle=tuple(idle(scenario, paths, open_numbers)))
