@@ -305,6 +305,20 @@ class Machine(Kind, abc.ABC):
         for tp in sorted({float(plan.tp) for plan in scenario.system.plans}):
             yield tp, 1.0
 
+    def unmeasured(self, scenario: Scenario) -> str:
+        """Say which part of a layout no measurement stands behind, in a few words.
+
+        Parameters
+        ----------
+        scenario : Scenario
+
+        Returns
+        -------
+        str
+            Empty where there is none.
+        """
+        return ""
+
     def check_plan(self, model: Model, system: System, plan: Deployment) -> None:
         """Refuse a layout or a precision that cannot run, before anything is computed.
 

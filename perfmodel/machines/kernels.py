@@ -743,6 +743,13 @@ class Kernels(Alternating):
         for tp in degrees:
             yield from ((tp, pp) for pp in _STAGES if pp <= layers and tp * pp <= node * _NODES)
 
+    def unmeasured(self, scenario: Scenario) -> str:
+        # Serving runs that were fitted and scored stand on tensor ranks of one node.
+        plan = scenario.deployment
+        if float(plan.pp) > 1:
+            return "pipeline stages on GPUs"
+        return "TP over nodes" if float(plan.tp) > float(scenario.system.chips_per_node) else ""
+
     def check_plan(self, model: Model, system: System, plan: Deployment) -> None:
         # Refuse ranks that do not divide the heads, and such that fit no nodes.
         node, tp, cores = float(system.chips_per_node), float(plan.tp), float(system.cores)

@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
+from perfmodel.planning.checked import Checked, Sure
 from perfmodel.prediction import METRICS, evaluate, numbers, run
 from perfmodel.serving.availability import Availability
 from perfmodel.serving.chain import FULL, Service, serve
@@ -45,6 +46,10 @@ class Sized(Shown):
         Spares, where a share of working time was asked for.
     periods : tuple of (float, int)
         Shares of the rate by period, and the replicas that each needs.
+    checked : Checked or None
+        What a simulation makes of the objectives, where a search picked the answer.
+    sure : Sure or None
+        How many chips the spread of the prediction takes, and how likely the answer meets its objectives.
     idle : tuple of str
         Changes of the question that moved nothing.
     """
@@ -60,6 +65,8 @@ class Sized(Shown):
     availability: Availability | None = None
     periods: tuple[tuple[float, int], ...] = ()
     idle: tuple[str, ...] = ()
+    checked: Checked | None = None
+    sure: Sure | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -90,6 +97,9 @@ class Sized(Shown):
             "first_limit": self.load.first_limit,
             "usd_per_hour": finite(self.usd_per_hour),
             "power_w": finite(self.power_w),
+            "simulated": None if self.checked is None else self.checked.to_dict(),
+            "chips_band": None if self.sure is None else {"low": self.sure.least, "high": finite(self.sure.most)},
+            "probability": None if self.sure is None else self.sure.probability,
             "periods": [{"share": share, "replicas": count} for share, count in self.periods],
             "availability": None
             if self.availability is None

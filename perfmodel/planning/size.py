@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,14 @@ from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
+from perfmodel.planning.checked import Key
 from perfmodel.planning.front import front
 from perfmodel.planning.load import Sized, about_load, cautions, content, open_numbers, plan_name, priced, service_of
+from perfmodel.planning.verify import check, sure
 from perfmodel.prediction import run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import with_failures
-from perfmodel.serving.chain import Service
+from perfmodel.serving.chain import FULL, Service
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Objectives, loaded, phrase, replicas_for, statistic
@@ -42,6 +45,10 @@ _CAPS = np.unique(np.round(np.geomspace(1.0, 4096.0, 160)))
 _BUDGETS = np.round(512.0 * 2.0 ** np.arange(0, 5.5, 0.5))
 #: Plans of a system that meet the chain before the search gives up on finding a better one.
 _CHAINS = 16
+#: Simulations of a system, and of a plan at more and more replicas, before the closed form's word is taken.
+_CHECKS, _CHECKS_OF_A_PLAN = 16, 6
+#: Simulations at fewer replicas, where the objectives are met by as much as this.
+_FEWER, _SAFE = 4, 0.9
 #: Chips beyond which a plan is no answer, unless told otherwise.
 MOST_CHIPS = 100_000.0
 
@@ -217,6 +224,7 @@ def size(
     precisions: Sequence[str] = (),
     depths: Sequence[float] = (),
     most_chips: float = MOST_CHIPS,
+    allow_unmeasured: bool = False,
     available: float | None = None,
     chip_mtbf: float | None = None,
     profile: Sequence[float] = (),
@@ -239,6 +247,8 @@ def size(
         Tokens drafted a step to try, where a draft is named.
     most_chips : float
         Chips beyond which a plan is no answer.
+    allow_unmeasured : bool
+        Whether layouts that nobody has measured are tried beside the others; where nothing else serves they are anyway.
     available : float, optional
         Share of time that enough replicas must work; spares are added for it.
     chip_mtbf : float, optional
@@ -272,12 +282,26 @@ def size(
         assumed += [word for word in bases[0].assumed if word not in assumed and not _searched(word)]
         warnings += [word for base in bases for word in base.warnings if word not in warnings]
         lengths = lengths_of(bases[0].traffic)
-        best, refused, tried = _search(bases, _is_fixed(on, options), lengths, rate, objectives, most_chips, nearest)
+        fixed = _is_fixed(on, options)
+        everything = fixed or allow_unmeasured
+        best, refused, tried = _search(
+            bases, fixed, lengths, rate, objectives, most_chips, nearest, unmeasured=everything
+        )
+        if not best and not everything:
+            best, refused, tried = _search(bases, fixed, lengths, rate, objectives, most_chips, nearest)
+        for answer in best:
+            if what := machine_of(answer.scenario.system).unmeasured(answer.scenario):
+                only = "" if everything else "no measured layout serves it; "
+                warnings.append(f"{answer.scenario.system.name}: {only}nobody has measured {what}, as in this plan")
+        best = [
+            replace(answer, sure=sure(answer, int(most_chips // (answer.chips / answer.load.replicas))))
+            for answer in best
+        ]
         if available is not None:
             best = [_spared(answer, available, chip_mtbf, warnings) for answer in best]
         best = [replace(answer, periods=_periods(answer, profile, objectives)) for answer in best]
         if best:
-            idle_here = _idle_of_search(bases, best[0], _is_fixed(on, options), rate, objectives, most_chips)
+            idle_here = _idle_of_search(bases, best[0], fixed, rate, objectives, most_chips)
             warnings += [word for word in idle_here if word not in warnings]
         answers += best
         rejected += refused
@@ -319,7 +343,9 @@ def _idle_of_search(
 
     def searched(asked: Scenario) -> list[Any]:
         tried = [replace(asked, deployment=base.deployment, speculation=base.speculation) for base in bases]
-        found, _, _ = _search(tried, fixed, lengths_of(asked.traffic), rate, objectives, most_chips, {})
+        found, _, _ = _search(
+            tried, fixed, lengths_of(asked.traffic), rate, objectives, most_chips, {}, simulated=False
+        )
         return [content(answer) for answer in found]
 
     base = bases[0]
@@ -402,9 +428,14 @@ def _search(
     rate: float,
     objectives: Objectives,
     most_chips: float,
-    nearest: dict[tuple[str, str], tuple[float, str]],
+    nearest: dict[Key, tuple[float, str]],
+    *,
+    simulated: bool = True,
+    unmeasured: bool = True,
 ) -> tuple[list[Sized], list[Rejected], int]:
     """Return the best plan of a system, what was rejected, and how many candidates there were.
+
+    ``unmeasured`` says whether layouts that nobody has measured are tried too.
 
     Cost and power of one system go with its chips, so within it the fewest chips win, then the most headroom.
     """
@@ -412,6 +443,10 @@ def _search(
     found: list[_Means] = []
     for base in bases:
         for scenario in [base] if fixed else plans_of(base):
+            if not unmeasured and (what := machine_of(scenario.system).unmeasured(scenario)):
+                reason = f"nobody has measured {what}: --allow-unmeasured tries them"
+                rejected.append(Rejected(scenario.system.name, plan_name(scenario), reason))
+                continue
             means = _means(scenario, lengths)
             if isinstance(means, Rejected):
                 rejected.append(means)
@@ -460,33 +495,139 @@ def _search(
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
     # The chain meets each plan once, at the token budget that is cheapest on means, with the caps on the front.
     order = kept[np.lexsort((chips[kept] / rates[kept], least[kept]))]
-    best: Sized | None = None
     groups: dict[int, list[int]] = {}
     for candidate in order:
         groups.setdefault(int(owner[candidate]), []).append(int(candidate))
-    for tried, (at, group) in enumerate(groups.items()):
-        budget = float(budgets[group[0]])
-        means = found[at]
-        name, plan = means.scenario.system.name, plan_name(means.scenario)
-        bound = float(np.min(np.ceil(rate / rates[group]))) * means.chips
-        if tried >= _CHAINS or (best is not None and bound > best.chips):
-            rejected.append(Rejected(name, plan, f"needs at least {bound:,.0f} chips on means", len(group)))
-            continue
-        answer, failing = _answer(means.scenario, lengths, caps[group], budget, rate, objectives, most_chips)
-        if answer is None:
-            for failed, value in failing.items():
-                _note(nearest, failed, value, f"{name} {plan}")
-            words = ", ".join(
-                f"{phrase(failed)} stays at {value * 1e3:.3g} ms or more" for failed, value in failing.items()
-            )
-            rejected.append(Rejected(name, plan, words or f"needs more than {most_chips:,.0f} chips", len(group)))
-        elif best is None or (answer.chips, -answer.load.headroom) < (best.chips, -best.load.headroom):
-            if best is not None:
-                rejected.append(Rejected(name, plan_name(best.scenario), _loses(answer, best, "chips"), 1))
-            best = answer
-        else:
-            rejected.append(Rejected(name, plan, _loses(best, answer, "chips"), len(group)))
+    tried = [
+        _Tried(
+            found[at],
+            caps[group],
+            float(budgets[group[0]]),
+            float(np.min(np.ceil(rate / rates[group]))) * found[at].chips,
+        )
+        for at, group in groups.items()
+    ]
+    best = _least(tried, lengths, rate, objectives, most_chips, nearest, rejected, simulated)
     return ([best] if best is not None else []), rejected, count
+
+
+@dataclass
+class _Tried:
+    """A plan on its way: on means, then answered by the chain, then simulated at more replicas until it holds."""
+
+    means: _Means
+    caps: Any
+    budget: float
+    chips: float
+    answer: Sized | None = None
+    checks: int = 0
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Of the system, and of the plan."""
+        return self.means.scenario.system.name, plan_name(self.means.scenario)
+
+
+def _least(
+    tried: Sequence[_Tried],
+    lengths: Lengths,
+    rate: float,
+    objectives: Objectives,
+    most_chips: float,
+    nearest: dict[Key, tuple[float, str]],
+    rejected: list[Rejected],
+    simulated: bool,
+) -> Sized | None:
+    """Return the answer of the fewest chips, then of the most headroom, whose simulation meets the objectives.
+
+    What a plan takes on means is a bound, and what the chain says a guess: the least of them all is asked next, and a
+    plan whose simulation misses comes back with more replicas.
+    """
+    # Ties go to the plan that came first, and answers to those that are not yet worked out.
+    waiting = [(plan.chips, 0.0, at, plan) for at, plan in enumerate(tried)]
+    heapify(waiting)
+    chains = checks = 0
+    best: Sized | None = None
+    while waiting and best is None:
+        _, _, at, plan = heappop(waiting)
+        system, name = plan.name
+        if plan.answer is None:
+            if chains >= _CHAINS:
+                rejected.append(Rejected(system, name, f"needs at least {plan.chips:,.0f} chips on means"))
+                continue
+            chains += 1
+            answer, failing = _answer(
+                plan.means.scenario, lengths, plan.caps, plan.budget, rate, objectives, most_chips
+            )
+            if answer is None:
+                for failed, value in failing.items():
+                    _note(nearest, failed, value, f"{system} {name}")
+                words = ", ".join(
+                    f"{phrase(one)} stays at {value * 1e3:.3g} ms or more" for one, value in failing.items()
+                )
+                rejected.append(
+                    Rejected(system, name, words or f"needs more than {most_chips:,.0f} chips", len(plan.caps))
+                )
+                continue
+            plan.answer = answer
+        elif not simulated or not objectives.limits or checks >= _CHECKS:
+            best = plan.answer
+        else:
+            checks, plan.checks = checks + 1, plan.checks + 1
+            now = replace(plan.answer, checked=check(plan.answer))
+            assert now.checked is not None
+            if now.checked.met:
+                best, more = _fewer(now)
+                checks += more
+            elif plan.checks >= _CHECKS_OF_A_PLAN or now.chips * 1.05 > most_chips:
+                rejected.append(Rejected(system, name, f"{now.checked.words()} at {now.chips:,.0f} chips"))
+                continue
+            else:
+                share = 0.15 if now.checked.worst > 1.3 else 0.05
+                more_replicas = now.load.replicas + max(1, round(share * now.load.replicas))
+                plan.answer = _at(now, sold(now.scenario, more_replicas))
+        if best is None:
+            assert plan.answer is not None
+            heappush(waiting, (plan.answer.chips, -plan.answer.load.headroom, at, plan))
+    if best is not None:
+        for *_, plan in sorted(waiting, key=lambda entry: entry[:3]):
+            reason = (
+                f"needs at least {plan.chips:,.0f} chips on means"
+                if plan.answer is None
+                else _loses(best, plan.answer, "chips")
+            )
+            rejected.append(Rejected(*plan.name, reason, len(plan.caps)))
+    return best
+
+
+def _at(answer: Sized, replicas: int) -> Sized:
+    """Return an answer with another number of replicas."""
+    load = answer.load
+    found = loaded(load.service, load.rate, load.arrival_scv, replicas, load.objectives)
+    if math.isnan(found.headroom):
+        # The simulation decides; the closed form, which is on the safe side here, has no more to give.
+        found = replace(found, headroom=0.0)
+    return priced(
+        replace(answer.scenario, deployment=replace(answer.scenario.deployment, dp=1.0)), found, answer.token_budget
+    )
+
+
+def _fewer(answer: Sized) -> tuple[Sized, int]:
+    """Return an answer with as few replicas as its simulation allows, where the closed form is on the safe side."""
+    tried = 0
+    while tried < _FEWER and answer.checked is not None and answer.checked.worst < _SAFE:
+        load = answer.load
+        replicas = sold(answer.scenario, load.replicas - round(0.05 * load.replicas), fewer=True)
+        if not replicas or load.rate / replicas >= load.service.capacity * FULL:
+            break
+        tried += 1
+        less = _at(answer, replicas)
+        less = replace(less, checked=check(less))
+        assert less.checked is not None
+        if not less.checked.met:
+            break
+        answer = less
+    return answer, tried
 
 
 def landscape(base: Scenario) -> dict[str, Any]:
@@ -552,7 +693,28 @@ def _answer(
             best, count_best = service, count
     if best is None:
         return None, failing
-    return priced(scenario, loaded(best, rate, scv, count_best, objectives), budget), {}
+    count = sold(scenario, count_best)
+    return priced(scenario, loaded(best, rate, scv, count, objectives), budget), {}
+
+
+def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:
+    """Return the replicas that whole units of purchase hold: no fewer than these, or the next fewer.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The plan of a replica.
+    replicas : int
+    fewer : bool
+        Whether a unit less is wanted.
+    """
+    system = scenario.system
+    unit = float(system.chips_per_node) if system.sold_by == "node" else 1.0
+    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    units = math.ceil(replicas * each / unit * (1 - 1e-12))
+    # Where a replica takes more than a unit, a unit less may hold as many.
+    held = int((units - fewer) * unit / each * (1 + 1e-12))
+    return held if not fewer else min(held, replicas - 1)
 
 
 def _loses(winner: Sized, other: Sized, goal: str) -> str:

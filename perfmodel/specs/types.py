@@ -682,7 +682,7 @@ class System:
     chip : str
         Name of its chip, by which efficiencies are found.
     chips_per_node : Number
-        Chips of a node, the unit that is sold [1].
+        Chips of a node [1].
     rates : dict of str to Number
         Dense arithmetic of a chip by precision [FLOP/s].
     computes_as : dict of str to str
@@ -702,6 +702,8 @@ class System:
         What is taken where nothing is asked for.
     quantised : str
         ``all`` where every tensor takes the precision asked for, ``linear`` where some stay as the checkpoint has them.
+    sold_by : str
+        What can be bought: a ``node``, or a ``chip`` where it is a card.
     tile : Number
         Elements to which sharded widths are filled up [1].
     cores : Number
@@ -737,6 +739,7 @@ class System:
     default_plan: str
     default_engine: str
     quantised: Literal["linear", "all"] = "linear"
+    sold_by: Literal["node", "chip"] = "node"
     tile: Whole = 1.0
     cores: Degree = 1.0
     carbon: Carbon = field(default_factory=Carbon)

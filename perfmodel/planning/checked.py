@@ -1,0 +1,79 @@
+"""How surely an answer meets its objectives: in the simulation, and over the spread of the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfmodel.serving.objectives import phrase
+from perfmodel.specs.units import show
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a simulation makes of the objectives of an answer.
+
+    Attributes
+    ----------
+    limits, values, errors : dict
+        By time and statistic: the objective, its mean over seeds, and the standard error of that mean [s].
+    requests : int
+        Requests of all seeds.
+    """
+
+    limits: Mapping[Key, float]
+    values: Mapping[Key, float]
+    errors: Mapping[Key, float]
+    requests: int
+
+    def _beyond(self, key: Key, errors: float) -> float:
+        """Return a value, so many standard errors up, over its limit."""
+        return (self.values[key] + errors * self.errors[key]) / self.limits[key]
+
+    @property
+    def worst(self) -> float:
+        """The largest of the values over their limits, each two standard errors up [1]."""
+        return max((self._beyond(key, 2.0) for key in self.values), default=0.0)
+
+    @property
+    def met(self) -> bool:
+        """Whether every objective is met by two standard errors."""
+        return self.worst <= 1.0
+
+    @property
+    def missed(self) -> bool:
+        """Whether an objective is missed by two standard errors; what is neither is too close to call."""
+        return any(self._beyond(key, -2.0) > 1.0 for key in self.values)
+
+    def words(self) -> str:
+        """Return the objective that stands worst, with what the simulation gives."""
+        key = max(self.values, key=lambda one: self._beyond(one, 2.0))
+        sure = f" +- {self.errors[key] / self.values[key]:.1%}" if self.errors[key] else ""
+        found = f"simulated {phrase(key)} {show(self.values[key], 's', 3)}{sure}"
+        return found if self.met or self.missed else f"{found}: too close to call"
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return value and standard error of each objective [s]."""
+        return {
+            f"{time}_{what}_s": {"value": value, "standard_error": self.errors[time, what]}
+            for (time, what), value in self.values.items()
+        }
+
+
+@dataclass(frozen=True)
+class Sure:
+    """What the spread of the prediction does to an answer.
+
+    Attributes
+    ----------
+    least, most : float
+        Chips that the objectives take where the machine is as fast, and as slow, as the ends of the 80 % band say [1].
+    probability : float
+        That the answer meets its objectives, the speed of chip and engine drawn once for all replicas [1].
+    """
+
+    least: float
+    most: float
+    probability: float
