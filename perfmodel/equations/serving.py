@@ -499,8 +499,8 @@ def turn_wait(*, running: Number, life: Number, limit: Number) -> Any:
 def station_wait(*, running: Number, life: Number, limit: Number) -> Any:
     r"""Wait of a request before a station that serves one after the other, in a closed loop.
 
-    It is that of an open queue of constant service where the station is far from full, and what a full one leaves of
-    the cycle (:func:`turn_wait`) where the requests are many.
+    It is that of an open queue of constant service where the station is far from full, and at least what a full one
+    leaves of the cycle (:func:`turn_wait`).
 
     Parameters
     ----------
@@ -518,7 +518,7 @@ def station_wait(*, running: Number, life: Number, limit: Number) -> Any:
     """
     others = maximum(0.0, running - 1) / limit
     slack = life - others
-    return ((slack * slack + 2 * others / limit) ** 0.5 - slack) / 2
+    return maximum(running / limit - life, ((slack * slack + 2 * others / limit) ** 0.5 - slack) / 2)
 
 
 @equation(symbol=r"\bar{t}", unit="s", source="a request of one token has no time between tokens")

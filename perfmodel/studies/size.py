@@ -909,13 +909,14 @@ def _search(
             means = found[at]
             reason = "another plan is as fast, as early and cheaper a request on means"
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
-    # The chain meets each plan once, at the token budget that is cheapest on means, with the caps on the front.
+    # The chain meets each plan once, cheapest first, at the token budget that is cheapest on means, with the caps on the
+    # plan's own front: what it can do does not hang on the plans beside it.
     order = front[np.lexsort((chips[front] / rates[front], least[front]))]
     best: Sized | None = None
-    groups: dict[int, list[int]] = {}
-    for candidate in order:
-        groups.setdefault(int(owner[candidate]), []).append(int(candidate))
-    for tried, (at, group) in enumerate(groups.items()):
+    for tried, at in enumerate(dict.fromkeys(owner[order].tolist())):
+        mine = index[owner[index] == at]
+        mine = mine[pareto([least[mine], chips[mine] / rates[mine], tpots[mine], ttfts[mine]])]
+        group = mine[np.lexsort((chips[mine] / rates[mine], least[mine]))]
         budget = float(budgets[group[0]])
         means = found[at]
         name, plan = means.scenario.system.name, plan_name(means.scenario)
