@@ -909,8 +909,8 @@ def _search(
             means = found[at]
             reason = "another plan is as fast, as early and cheaper a request on means"
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
-    # The chain meets each plan once, cheapest first, at the token budget that is cheapest on means, with the caps on the
-    # plan's own front: what it can do does not hang on the plans beside it.
+    # The chain meets each plan once, cheapest first, at the token budget that is cheapest on means, with the caps on
+    # the own front of the plan: what it can do does not hang on the plans beside it.
     order = front[np.lexsort((chips[front] / rates[front], least[front]))]
     best: Sized | None = None
     for tried, at in enumerate(dict.fromkeys(owner[order].tolist())):
