@@ -857,7 +857,7 @@ def ask(
     """Simulate a deployment, and put the closed form beside it.
 
     A rate or a closed loop is drawn with one seed after the other until the standard error is a third of what the
-    closed form is held to, or for ``SEEDS`` at most.
+    closed form is held to, or for ``SEEDS`` at most; a loop of few rounds for as many as take ``count`` requests.
 
     Parameters
     ----------
@@ -945,10 +945,12 @@ def ask(
         return nothing(f"saturated: {each:.4g} requests/s a replica against at most {service.capacity:.3g}", each)
     clients = None if concurrency is None else max(1, round(concurrency * share))
     is_burst = clients is not None and float(traffic.rounds) < STEADY_ROUNDS
+    asked_for = count
     if clients is not None:
         count = round(clients * float(traffic.rounds)) if is_burst else max(count, 6 * clients)
     runs, rates, refused, preempted = [], [], 0, 0
-    for turn in range(1 if trace is not None else SEEDS[1]):
+    most = max(SEEDS[1], math.ceil(asked_for / count)) if trace is None else 1
+    for turn in range(most):
         load = replayed or drawn((rate or 1.0) * share, scv, service.lengths, count, seed + turn)
         ran = simulate(
             times,
@@ -962,13 +964,15 @@ def ask(
             tick=tick if turn == 0 else None,
         )
         refused, preempted = refused + ran.refused, preempted + ran.preempted
-        if clients is not None and not is_burst:
-            # From the end of the first round on, until the first client finds no further request.
-            ran = ran.between(max(clients, count // 10), count - clients)
-        elif clients is None and trace is None:
-            ran = ran.after(_WARM_UP)
-        runs.append(measured(ran))
-        rates.append(ran.rate / replicas)
+        counted = ran
+        if clients is not None:
+            # Until the first client finds no further request; without a burst from the end of the first round on.
+            counted = ran.between(0 if is_burst else max(clients, count // 10), count - clients)
+        elif trace is None:
+            counted = ran.after(_WARM_UP)
+        # The last requests of a burst count too, but not how long their end takes.
+        runs.append(measured(ran if is_burst else counted))
+        rates.append(counted.rate / replicas)
         simulated, errors = over_seeds(runs)
         if turn + 1 >= SEEDS[0] and is_enough(errors, ENOUGH if clients is None else ENOUGH_CLOSED):
             break
