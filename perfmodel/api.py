@@ -946,7 +946,7 @@ def simulate(
         rate=_rate(asked, rest) if "rate" in rest else None,
         trace=rest.get("trace"),
         concurrency=asked.concurrency,
-        count=int(rest.get("requests", 5000)),
+        count=int(rest["requests"]) if "requests" in rest else None,
         seed=int(rest.get("seed", 1)),
         tick=tick,
     )

@@ -211,7 +211,13 @@ class SimulateQuestion(Question, Arrivals, Started, total=False):
     trace: Annotated[Name | None, Said("FILE", "Replay arrivals and lengths of a CSV or JSON-lines trace.")]
     sessions: Annotated[Quantity | None, Said("N", "Gone: --concurrency says it.", "1", hidden=True)]
     requests: Annotated[
-        Quantity | None, Said("N", "Requests to draw a seed, or to take of the trace; 5000.", "1", _COUNT)
+        Quantity | None,
+        Said(
+            "N",
+            "Requests to draw a seed, or in all of a loop of few rounds, or to take of the trace; 5000.",
+            "1",
+            _COUNT,
+        ),
     ]
     seed: Annotated[Quantity | None, Said("N", "The first of the random draws; 1.", "1", _SEED)]
 

@@ -858,7 +858,8 @@ def started(scenario: Scenario, steady: bool) -> Scenario:
             )
         return scenario
     if scenario.model.task == "pool" or float(traffic.concurrency) == 1:
-        return scenario
+        idle = ("--steady did not enter this answer: it counts for several clients that decode",) if steady else ()
+        return replace(scenario, warnings=(*scenario.warnings, *idle))
     said = "times of the long run, without a start"
     if not steady:
         traffic = replace(traffic, rounds=BENCHMARK_ROUNDS)

@@ -651,6 +651,8 @@ ENOUGH_CLOSED = {("ttft_s", "mean"): 0.08 / 3, ("tpot_s", "mean"): 0.01 / 3}
 #: Seeds at least, and at most; replicas that are simulated at most.
 SEEDS = (3, 12)
 _REPLICAS = 8
+#: Requests of a seed, unless told otherwise.
+_REQUESTS = 5000
 #: Share of the requests before a replica under a rate is in its stride.
 _WARM_UP = 0.1
 
@@ -850,7 +852,7 @@ def ask(
     rate: float | None = None,
     trace: str | None = None,
     concurrency: float | None = None,
-    count: int = 5000,
+    count: int | None = None,
     seed: int = 1,
     tick: Callable[[int], None] | None = None,
 ) -> Comparison:
@@ -869,8 +871,8 @@ def ask(
         File whose arrivals and lengths are replayed.
     concurrency : float, optional
         Clients of a closed loop, all replicas together; the scenario is that of ``predict``.
-    count : int
-        Requests of each seed.
+    count : int, optional
+        Requests of each seed, or of all seeds of a loop of few rounds.
     seed : int
         The first one.
     tick : callable, optional
@@ -880,6 +882,7 @@ def ask(
     -------
     Comparison
     """
+    given_count, count = count, _REQUESTS if count is None else count
     for option, given in (("--requests", count), ("--concurrency", concurrency)):
         if given is not None and given > MOST:
             raise UserError(f"{option} {given:g}: at most {MOST:,} are simulated")
@@ -949,7 +952,10 @@ def ask(
     if clients is not None:
         count = round(clients * float(traffic.rounds)) if is_burst else max(count, 6 * clients)
     runs, rates, refused, preempted = [], [], 0, 0
-    most = max(SEEDS[1], math.ceil(asked_for / count)) if trace is None else 1
+    if is_burst and given_count is not None and asked_for <= SEEDS[0] * count:
+        least = f"{SEEDS[0]} times {count:,} are drawn at least, each client for {traffic.rounds:g} rounds"
+        scenario = replace(scenario, warnings=(*scenario.warnings, f"--requests did not enter this answer: {least}"))
+    most = 1 if trace is not None else max(SEEDS[0], math.ceil(asked_for / count)) if is_burst else SEEDS[1]
     for turn in range(most):
         load = replayed or drawn((rate or 1.0) * share, scv, service.lengths, count, seed + turn)
         ran = simulate(
