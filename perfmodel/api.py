@@ -19,6 +19,7 @@ from perfmodel.options import (
     ExplainQuestion,
     FitQuestion,
     Limits,
+    LoopQuestion,
     Name,
     PoolsQuestion,
     Quantity,
@@ -28,6 +29,7 @@ from perfmodel.options import (
     SimulateQuestion,
     SizeQuestion,
     SolveQuestion,
+    Started,
     StoredQuestion,
     flag,
     options_of,
@@ -41,6 +43,7 @@ from perfmodel.question import (
     read_options,
     resolve,
     split_changes,
+    started,
     taken,
     word,
 )
@@ -117,7 +120,7 @@ def _taking(kind: type | None = None, *optional: str) -> Callable[[_Function], _
 
 def _entry(name: str, said: Said, needed: bool) -> str:
     """Return an option as an entry of a docstring."""
-    form = "str or sequence" if said.many else "float or str" if said.unit else "str"
+    form = "bool" if said.switch else "str or sequence" if said.many else "float or str" if said.unit else "str"
     optional = "" if needed else ", optional"
     unit = " [s]" if said.unit == "s" else ""
     return f"    {name} : {form}{optional}\n        {said.help.removesuffix('.')}{unit}.\n"
@@ -184,6 +187,13 @@ def _without_rate(given: Mapping[str, Any]) -> None:
             raise UserError(f"{flag(name)} is about a load: give --rate with it")
 
 
+def _with_rate(given: Mapping[str, Any]) -> None:
+    """Refuse what is about a closed loop where requests arrive."""
+    for name in options_of(Started):
+        if given.get(name):
+            raise UserError(f"{flag(name)} is about a closed loop of clients: leave it out")
+
+
 # --- answers -----------------------------------------------------------------------------------------------------
 
 
@@ -230,7 +240,7 @@ def _shown(prediction: Prediction) -> Answer:
 
 
 @overload
-def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[Question]) -> Answer: ...
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[LoopQuestion]) -> Answer: ...
 
 
 @overload
@@ -271,7 +281,8 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
     if options.get("rate") is not None:
         return load(model, on=on, set=set, **options)
     _without_rate(options)
-    return _shown(run(_scenario(Question, model, on, set, options)[0]))
+    scenario, rest = _scenario(LoopQuestion, model, on, set, options)
+    return _shown(run(started(scenario, rest.get("steady", False))))
 
 
 @dataclass(frozen=True)
@@ -365,7 +376,7 @@ class Loads:
 
 @overload
 def compare(
-    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Unpack[Question]
+    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Unpack[LoopQuestion]
 ) -> Comparison: ...
 
 
@@ -405,7 +416,9 @@ def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = ()
         for system, mine in zip(systems, split_changes(systems, changes), strict=True)
     ]
     if not under_load:
-        return Comparison(tuple(_shown(run(scenario)) for scenario in scenarios))
+        steady = rest.get("steady", False)
+        return Comparison(tuple(_shown(run(started(scenario, steady))) for scenario in scenarios))
+    _with_rate(rest)
     rate, objectives = _rate(asked, rest), _objectives(rest)
     from perfmodel.planning.load import at_rate
 
@@ -546,6 +559,7 @@ def explain(
     from perfmodel.compilers import explain as output
 
     scenario, rest = _scenario(ExplainQuestion, model, on, set, options)
+    scenario = started(scenario, rest.get("steady", False))
     return output.explain(scenario, word("METRIC", metric), int(rest.get("depth", 4)))
 
 
@@ -878,6 +892,7 @@ def load(
 
     system = _one(on)
     asked, changes, rest = taken(RateQuestion, [system], set, options)
+    _with_rate(rest)
     rate, limits = _rate(asked, rest), _objectives(rest, objectives)
     return at_rate(resolve(_model(model), system, asked, changes), rate, limits)
 
@@ -926,6 +941,10 @@ def simulate(
     system = _one(on)
     asked, changes, rest = taken(SimulateQuestion, [system], set, options)
     scenario = resolve(_model(model), system, asked, changes)
+    if asked.concurrency is None:
+        _with_rate(rest)
+    else:
+        scenario = started(scenario, rest.get("steady", False))
     if "trace" in rest and "seed" in rest and float(scenario.deployment.dp) == 1:
         raise UserError("--seed: one replica replays a trace as it is, and nothing is drawn; leave it out")
     return study.ask(
@@ -933,7 +952,7 @@ def simulate(
         rate=_rate(asked, rest) if "rate" in rest else None,
         trace=rest.get("trace"),
         concurrency=asked.concurrency,
-        count=int(rest.get("requests", 5000)),
+        count=int(rest["requests"]) if "requests" in rest else None,
         seed=int(rest.get("seed", 1)),
         tick=tick,
     )

@@ -34,7 +34,8 @@ class Said(NamedTuple):
     """How an option is written, and what it means.
 
     ``unit`` is that of a number, empty for a word, and None for what is read where it is used; ``span`` are the ends of
-    its range, where the option fills no field that has one; several of them may be ``of`` another option.
+    its range, where the option fills no field that has one; several of them may be ``of`` another option.  A ``switch``
+    has no value.
     """
 
     metavar: str
@@ -44,6 +45,7 @@ class Said(NamedTuple):
     of: str = ""
     many: bool = False
     hidden: bool = False
+    switch: bool = False
 
 
 class Question(TypedDict, total=False):
@@ -109,6 +111,24 @@ class Arrivals(TypedDict, total=False):
     ]
 
 
+class Started(TypedDict, total=False):
+    """How a closed loop starts."""
+
+    steady: Annotated[
+        bool | None,
+        Said(
+            "",
+            "Times of the long run; without it all clients start at once and run ten rounds, as public benchmarks do.",
+            unit=None,
+            switch=True,
+        ),
+    ]
+
+
+class LoopQuestion(Question, Started, total=False):
+    """A question about a closed loop."""
+
+
 _LIMIT = Said("T", "Objective, a time not to exceed: 500ms.", "s", _TIME)
 _BESIDE = _LIMIT._replace(hidden=True)
 
@@ -143,7 +163,7 @@ class Rated(TypedDict):
     rate: Annotated[Quantity, _RATE]
 
 
-class RateQuestion(Question, Rated, Limits, Arrivals, total=False):
+class RateQuestion(Question, Rated, Limits, Arrivals, Started, total=False):
     """A question about requests that arrive at a rate."""
 
 
@@ -184,14 +204,20 @@ class PoolsQuestion(SizeQuestion, total=False):
     ]
 
 
-class SimulateQuestion(Question, Arrivals, total=False):
+class SimulateQuestion(Question, Arrivals, Started, total=False):
     """What a simulation may fix: one of rate, trace and concurrency says what arrives."""
 
     rate: Annotated[Quantity | None, _RATE]
     trace: Annotated[Name | None, Said("FILE", "Replay arrivals and lengths of a CSV or JSON-lines trace.")]
     sessions: Annotated[Quantity | None, Said("N", "Gone: --concurrency says it.", "1", hidden=True)]
     requests: Annotated[
-        Quantity | None, Said("N", "Requests to draw a seed, or to take of the trace; 5000.", "1", _COUNT)
+        Quantity | None,
+        Said(
+            "N",
+            "Requests to draw a seed, or in all of a loop of few rounds, or to take of the trace; 5000.",
+            "1",
+            _COUNT,
+        ),
     ]
     seed: Annotated[Quantity | None, Said("N", "The first of the random draws; 1.", "1", _SEED)]
 
@@ -217,7 +243,7 @@ class CostQuestion(Question, total=False):
     ]
 
 
-class ExplainQuestion(Question, total=False):
+class ExplainQuestion(Question, Started, total=False):
     """What a derivation may fix."""
 
     depth: Annotated[Quantity | None, Said("N", "How many equations deep; 4.", "1", _COUNT)]

@@ -242,6 +242,8 @@ def read_option(name: str, value: Any, said: Said, door: str = "") -> Any:
         A word, a float or a tuple of those.
     """
     door = door or flag(name)
+    if said.switch and not isinstance(value, bool):
+        raise UserError(f"{door} {reprlib.repr(value)}: expected True or False")
     if said.unit is None:
         return value
     if said.many:
@@ -826,6 +828,46 @@ def ask(
     for gathered in _LISTENING:
         gathered.append(scenario)
     return scenario
+
+
+#: Rounds that public benchmarks run: ten prompts a client.
+BENCHMARK_ROUNDS = 10.0
+#: Where nothing says how many rounds there are.
+_LONG_RUN = Traffic("", 1.0, 1.0).rounds
+
+
+def started(scenario: Scenario, steady: bool) -> Scenario:
+    """Return a closed loop that starts as public benchmarks do: all clients at once, for ten rounds.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What says itself how many rounds there are stays as it is.
+    steady : bool
+        Whether the start is to be left out.
+
+    Returns
+    -------
+    Scenario
+    """
+    traffic = scenario.traffic
+    if float(traffic.rounds) != _LONG_RUN:
+        if steady:
+            raise UserError(
+                f"--steady: traffic.rounds={traffic.rounds:g} says how the loop starts; leave one of them out"
+            )
+        return scenario
+    if scenario.model.task == "pool" or float(traffic.concurrency) == 1:
+        idle = ("--steady did not enter this answer: it counts for several clients that decode",) if steady else ()
+        return replace(scenario, warnings=(*scenario.warnings, *idle))
+    said = "times of the long run, without a start"
+    if not steady:
+        traffic = replace(traffic, rounds=BENCHMARK_ROUNDS)
+        said = (
+            f"times of a benchmark: all clients start at once, {BENCHMARK_ROUNDS:g} rounds; --steady leaves the start "
+            "out, and rates, power and cost are those of the long run"
+        )
+    return replace(scenario, traffic=traffic, assumed=(*scenario.assumed, said))
 
 
 def thousands(model: Model, *lengths: tuple[str, float | None]) -> list[str]:

@@ -74,7 +74,7 @@ def asks(kind: type, *needed: str) -> Callable[[Callable[..., int]], Callable[..
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
         def call(**arguments: Any) -> int:
-            given = {name: text for name in names if (text := arguments.pop(name)) is not None}
+            given = {name: text for name in names if (text := arguments.pop(name)) not in (None, False)}
             return verb(given=given, **arguments)
 
         call.__name__, call.__doc__, call.__module__ = verb.__name__, verb.__doc__, verb.__module__
@@ -86,7 +86,10 @@ def asks(kind: type, *needed: str) -> Callable[[Callable[..., int]], Callable[..
 
 
 def _option(name: str, said: Said, needed: bool) -> inspect.Parameter:
-    """Return an option of a question as a parameter of a verb: text, which is read behind the border."""
+    """Return an option of a question as a parameter of a verb: text, which is read behind the border, or a switch."""
+    if said.switch:
+        switch = Annotated[bool, typer.Option(flag(name), help=said.help, hidden=said.hidden)]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=switch)
     option = typer.Option(flag(name), metavar=said.metavar, help=said.help, hidden=said.hidden)
     return inspect.Parameter(
         name,

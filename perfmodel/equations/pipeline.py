@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, ceil_div, exp, maximum, minimum, sqrt
+from perfmodel.numerics import Number, ceil_div, maximum, minimum, sqrt
 
 _SHIP = "SHIP (MLSys 2026), reconstructed"
 _GPIPE = "Huang et al. 2019 (GPipe), arXiv:1811.06965"
@@ -92,7 +92,7 @@ def mean_microbatch(*, running: Number, stages: Number) -> Any:
     unit="1",
     source="a cycle of as many jobs as stages lasts as the longest one's way through all of them",
 )
-def stalled_share(*, stages: Number, met: Number) -> Any:
+def stalled_share(*, stages: Number, jobs: Number) -> Any:
     r"""Share of a prefill's time by which it delays the decoding of a pipeline.
 
     A prefill alone in its cycle stalls every other micro-batch for as long as it takes through all stages; prefills of
@@ -102,16 +102,15 @@ def stalled_share(*, stages: Number, met: Number) -> Any:
     ----------
     stages : Number
         Pipeline stages [1].
-    met : Number
-        Prefills that start in a cycle on average [1].
+    jobs : Number
+        Prefills that start in the cycle [1].
 
     Returns
     -------
     Number
         Share; 1 with one stage [1].
     """
-    alone = (1 - exp(-met)) / met
-    return 1 / stages + (1 - 1 / stages) * alone
+    return 1 / stages + (1 - 1 / stages) / jobs
 
 
 @equation(symbol=r"m", unit="1", source=f"{_SHIP}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, floor, maximum, minimum, only_if
+from perfmodel.numerics import Number, complement_power, floor, maximum, minimum, only_if
 
 _CONSERVATION = "work conservation of a closed loop: in one life of a request every other one is prefilled once"
+_INDEPENDENT = "clients of a closed loop are at any step of their cycle, whatever the others do: a binomial law"
 _LITTLE = "Little 1961, doi:10.1287/opre.9.3.383"
 
 
@@ -70,106 +71,166 @@ def interference_per_token(*, running: Number, occupancy: Number, output: Number
     return maximum(0.0, running - 1) * occupancy / (output + joining)
 
 
-@equation(symbol=r"t_{bias}", unit="s", source="an arrival finds a long step rather than a short one")
-def found_longer(*, running: Number, occupancy: Number, met: Number, step: Number, joining: Number) -> Any:
-    r"""Prefill that a request finds in the rest of the step under way, beyond that of half a step on average.
+@equation(symbol=r"t_{+1}", unit="s", source="a line through the prefills of one prompt and of several")
+def further_prompt(*, alone: Number, together: Number, group: Number) -> Any:
+    r"""Time that one more prompt adds to a step that prefills.
 
     Parameters
     ----------
-    running : Number
-        Requests in the replica [1].
-    occupancy : Number
-        Time that one prefill takes from decoding [s].
-    met : Number
-        Prefill of others in a step on average [s].
-    step : Number
-        Time of a decode step [s].
-    joining : Number
-        Share of the step under way that a request waits for: a half where it comes at any time, 1 where it comes as a
-        step begins [1].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    return (1 - joining) * (1 - 1 / maximum(1.0, running)) * met / (met + step) * occupancy
-
-
-@equation(symbol=r"t_{beside}", unit="s", source=_CONSERVATION)
-def prefills_beside(*, running: Number, occupancy: Number, met: Number, found: Number, group: Number) -> Any:
-    r"""Time of the other prefills that a prompt waits for, which are at most those of all others.
-
-    Parameters
-    ----------
-    running : Number
-        Requests in the replica [1].
-    occupancy : Number
-        Time that one prefill takes from decoding [s].
-    met : Number
-        Prefill of others in a step on average [s].
-    found : Number
-        What a request finds beyond it [s].
+    alone : Number
+        Time of the prefill of one prompt [s].
+    together : Number
+        Time of the prefill of a group [s].
     group : Number
-        Prompts that return together with one's own, at least 1 [1].
+        Prompts of it, more than 1 [1].
 
     Returns
     -------
     Number
         Time [s].
     """
-    return minimum(maximum(0.0, running - 1) * occupancy, met + found + (group - 1) * occupancy)
+    return maximum(0.0, together - alone) / (group - 1)
 
 
-@equation(symbol=r"t_{later}", unit="s", source=_CONSERVATION)
-def interference_later(
-    *, running: Number, occupancy: Number, beside: Number, output: Number, joining: Number, full: Number
-) -> Any:
-    r"""Delay of each further token by the prefills of others that were not in the step of one's own.
+@equation(symbol=r"p_{any}", unit="1", source=_INDEPENDENT)
+def some_client(*, clients: Number, share: Number) -> Any:
+    r"""Chance that a step does something for at least one of so many clients.
 
     Parameters
     ----------
-    running : Number
-        Requests in the replica [1].
-    occupancy : Number
-        Time that one prefill takes from decoding [s].
-    beside : Number
-        Time of the others' prefills in the step of one's own [s].
-    output : Number
-        Output tokens a request [1].
-    joining : Number
-        Steps, in tokens, that a request waits for on average before it joins [1].
+    clients : Number
+        Of a closed loop [1].
+    share : Number
+        Of the steps that do it for one of them [1].
+
+    Returns
+    -------
+    Number
+        Chance [1].
+    """
+    return 1 - complement_power(share, clients)
+
+
+@equation(symbol=r"t_{met}", unit="s", source=_INDEPENDENT)
+def prefill_met(*, clients: Number, share: Number, fixed: Number, each: Number, full: Number) -> Any:
+    r"""Prefill of other clients in a step on average.
+
+    Parameters
+    ----------
+    clients : Number
+        Other clients [1].
+    share : Number
+        Of the steps that prefill for one of them [1].
+    fixed : Number
+        Time of a prefill whatever the number of prompts [s].
+    each : Number
+        Time that each prompt adds [s].
     full : Number
-        Prefill of a step that is full of prompt tokens: no token waits longer for others [s].
-
-    Returns
-    -------
-    Number
-        Time a token [s].
-    """
-    rest = maximum(0.0, maximum(0.0, running - 1) * occupancy - beside)
-    return minimum(rest / (output - 1 + joining), full)
-
-
-@equation(symbol=r"t_{full}", unit="s", source="an engine takes a budget of prompt tokens into one step")
-def full_prefill(*, occupancy: Number, prompt: Number, budget: Number) -> Any:
-    r"""Prefill of a step that is full of prompt tokens.
-
-    Parameters
-    ----------
-    occupancy : Number
-        Time of one prefill [s].
-    prompt : Number
-        Prompt tokens [1].
-    budget : Number
-        Tokens of a step [1].
+        Prefill of a step that is full of prompt tokens [s].
 
     Returns
     -------
     Number
         Time [s].
     """
-    return occupancy * budget / prompt
+    return minimum(full, some_client(clients=clients, share=share) * fixed + clients * share * each)
+
+
+@equation(symbol=r"b_{pf}", unit="B", source="prompts of a step share one read of the weights")
+def prompt_traffic(*, alone: Number, shared: Number, group: Number, company: Number) -> Any:
+    r"""Memory traffic of the prefill of one prompt.
+
+    Parameters
+    ----------
+    alone, shared : Number
+        Of a prompt that is alone in its step, and of each prompt of a group [B].
+    group : Number
+        Prompts of the group, more than 1 [1].
+    company : Number
+        Prompts of a step that has any, on average [1].
+
+    Returns
+    -------
+    Number
+        Bytes [B].
+    """
+    return alone - (alone - shared) * (1 - 1 / company) / (1 - 1 / group)
+
+
+@equation(symbol=r"t_{ret}", unit="s", source="what comes during a step waits for its end, and an end is no other time")
+def return_time(*, front: Number, decode: Number, met: Number, alone: Number, idle: Number) -> Any:
+    r"""Time from the last token of a request until the step begins that takes in the next prompt of its client.
+
+    A client that comes back during the step after its last token waits for the end of that one; one that takes longer
+    comes at any time, and finds a long step rather than a short one.
+
+    Parameters
+    ----------
+    front : Number
+        Time of the front end for a request [s].
+    decode, met : Number
+        Decoding and prefill of the other clients in a step on average [s].
+    alone : Number
+        Prefill of a step that has any [s].
+    idle : Number
+        Chance that a step has none [1].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    step = decode + met
+    rest = (step + met * alone * idle / maximum(step, 1e-15)) / 2
+    return maximum(step, front + rest)
+
+
+@equation(symbol=r"t_{own}", unit="s", source=_CONSERVATION)
+def own_step(*, decode: Number, steps: Number, alone: Number, beside: Number, each: Number, full: Number) -> Any:
+    r"""Time of the steps that hold one's own prefill.
+
+    Parameters
+    ----------
+    decode : Number
+        Decoding of the others in a step [s].
+    steps : Number
+        Steps that the prompt takes, at least 1 [1].
+    alone : Number
+        Time of its prefill where no other prompt is in the step [s].
+    beside : Number
+        Other prompts in the step [1].
+    each : Number
+        Time that each of them adds [s].
+    full : Number
+        Prefill of a step that is full of prompt tokens [s].
+
+    Returns
+    -------
+    Number
+        Time [s].
+    """
+    return steps * decode + alone + minimum(beside * each, maximum(0.0, full - alone))
+
+
+@equation(symbol=r"q", unit="1", source=_INDEPENDENT)
+def share_of_steps(*, cycle: Number, step: Number, waiting: Number) -> Any:
+    r"""Share of the steps that hold the prefill of one client: one of those of its cycle.
+
+    Parameters
+    ----------
+    cycle : Number
+        Time from one request of a client to the next [s].
+    step : Number
+        Time of a step on average [s].
+    waiting : Number
+        Steps, beyond those of the cycle, that a prompt waits for its turn [1].
+
+    Returns
+    -------
+    Number
+        Share [1].
+    """
+    return minimum(1.0, 1 / (cycle / step + waiting))
 
 
 @equation(symbol=r"P_{new}", unit="1", source="the last token of a prompt is computed, whatever a cache holds")
@@ -210,27 +271,6 @@ def prompts_per_step(*, budget: Number, prompt: Number, running: Number) -> Any:
         Prompts [1].
     """
     return minimum(maximum(1.0, floor(budget / prompt)), maximum(1.0, running))
-
-
-@equation(symbol=r"n_{new}", unit="1", source=_CONSERVATION)
-def prompts_together(*, running: Number, output: Number, per_step: Number) -> Any:
-    r"""Prompts that a step finds waiting in the long run: as many as requests end in a step.
-
-    Parameters
-    ----------
-    running : Number
-        Requests in the replica [1].
-    output : Number
-        Output tokens a request [1].
-    per_step : Number
-        Prompts that one step can take in [1].
-
-    Returns
-    -------
-    Number
-        Prompts, at least 1 [1].
-    """
-    return minimum(maximum(1.0, running / output), per_step)
 
 
 @equation(symbol=r"t_{burst}", unit="s", source="mean place in a queue of all clients that start at once")
@@ -276,76 +316,6 @@ def prefill_group(*, group: Number, running: Number, jitter: Number, rounds: Num
     """
     kept = maximum(0.0, 1 - 10 * jitter) * minimum(1.0, 1000 / rounds)
     return 1 + (minimum(group, maximum(1.0, running)) - 1) * kept
-
-
-@equation(symbol=r"n_{dec}", unit="1", source="each step lets in a budget of prompt tokens, each prompt for a life")
-def decoding_requests(*, running: Number, output: Number, prompt: Number, budget: Number) -> Any:
-    r"""Requests that decode together: all that run, or as many as full steps let in during a life.
-
-    Parameters
-    ----------
-    running : Number
-        Requests in the replica [1].
-    output, prompt : Number
-        Tokens of a request [1].
-    budget : Number
-        Prompt tokens of a step [1].
-
-    Returns
-    -------
-    Number
-        Requests, at least 1 [1].
-    """
-    return minimum(running, maximum(1.0, output * budget / prompt))
-
-
-def _others(running: Number) -> Any:
-    """Return how likely somebody else is in a step: hardly less than 1 from a few requests on."""
-    return 1 - 1 / maximum(1.0, running) ** 2
-
-
-@equation(symbol=r"t_{join}", unit="s", source="a request that arrives during a step waits for the rest of it")
-def join_wait(*, running: Number, output: Number, step: Number, joining: Number) -> Any:
-    r"""Wait for the running step; none where nothing else decodes.
-
-    Parameters
-    ----------
-    running : Number
-        Requests in the replica [1].
-    output : Number
-        Output tokens of each, of which prefill brings the first [1].
-    step : Number
-        Time of a decode step [s].
-    joining : Number
-        Share of the step that is waited for on average [1].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    return _others(running) * (1 - 1 / output) * step * joining
-
-
-@equation(symbol=r"t_{ride}", unit="s", source="a prefill shares its step with the decoding of the others")
-def shared_step(*, running: Number, output: Number, step: Number) -> Any:
-    r"""Decode time inside the step that holds one's own prefill.
-
-    Parameters
-    ----------
-    running : Number
-        Requests in the replica [1].
-    output : Number
-        Output tokens of each, of which prefill brings the first [1].
-    step : Number
-        Time of a decode step [s].
-
-    Returns
-    -------
-    Number
-        Time; 0 where nothing else decodes [s].
-    """
-    return _others(running) * (1 - 1 / output) * step
 
 
 @equation(symbol=r"t_{back}", unit="s", source="a front end that sends tokens one by one can be slower than the steps")
@@ -470,27 +440,6 @@ def where_it_fits(*, cap: Number, value: Number) -> Any:
     return only_if(cap - 1, value)
 
 
-@equation(symbol=r"t_{turn}", unit="s", source=f"{_LITTLE}; what a full station leaves of a closed loop's cycle")
-def turn_wait(*, running: Number, life: Number, limit: Number) -> Any:
-    r"""Time that a request waits for its turn in a closed loop with one station that can be full.
-
-    Parameters
-    ----------
-    running : Number
-        Requests in the replica [1].
-    life : Number
-        Time that a request takes where it waits for nobody [s].
-    limit : Number
-        Most that the station serves [1/s].
-
-    Returns
-    -------
-    Number
-        Time; 0 where the requests are too few to fill the station [s].
-    """
-    return maximum(0.0, running / limit - life)
-
-
 @equation(
     symbol=r"t_{queue}",
     unit="s",
@@ -499,8 +448,8 @@ def turn_wait(*, running: Number, life: Number, limit: Number) -> Any:
 def station_wait(*, running: Number, life: Number, limit: Number) -> Any:
     r"""Wait of a request before a station that serves one after the other, in a closed loop.
 
-    It is that of an open queue of constant service where the station is far from full, and what a full one leaves of
-    the cycle (:func:`turn_wait`) where the requests are many.
+    It is that of an open queue of constant service where the station is far from full, and at least what a full one
+    leaves of the cycle.
 
     Parameters
     ----------
@@ -518,7 +467,7 @@ def station_wait(*, running: Number, life: Number, limit: Number) -> Any:
     """
     others = maximum(0.0, running - 1) / limit
     slack = life - others
-    return ((slack * slack + 2 * others / limit) ** 0.5 - slack) / 2
+    return maximum(running / limit - life, ((slack * slack + 2 * others / limit) ** 0.5 - slack) / 2)
 
 
 @equation(symbol=r"\bar{t}", unit="s", source="a request of one token has no time between tokens")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import abc
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from perfmodel.equations import queueing, serving
+from perfmodel.equations import serving
 from perfmodel.machines import speculation
-from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine
+from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine, SharedPrefill
 from perfmodel.machines.operators import Pass, Step, Work
-from perfmodel.numerics import ceil_div, maximum, minimum
+from perfmodel.numerics import ceil_div, complement_power, maximum, minimum
 from perfmodel.specs.types import Scenario
 from perfmodel.trace import scope
 
@@ -17,6 +19,8 @@ from perfmodel.trace import scope
 PREFILL_BUDGET = 8192.0
 #: Share of a streaming backlog that shows before the first token; the rest spreads over the later ones.
 STREAM_DELAYED = 0.3
+#: Rounds that settle how the cycle of a client and the steps in it follow from each other.
+_ROUNDS = 2
 
 
 class Alternating(Machine):
@@ -24,14 +28,7 @@ class Alternating(Machine):
 
     In one life of a request every other running request is prefilled once, so that each of its tokens waits for
     (running - 1) / output prefills on average.
-
-    Attributes
-    ----------
-    joining : float
-        Share of the step under way that a request waits for: a half behind a front end, which lets it come at any time.
     """
-
-    joining = 0.5
 
     @abc.abstractmethod
     def step(self, scenario: Scenario, work: Work) -> Step:
@@ -62,40 +59,46 @@ class Alternating(Machine):
 
     def closed_loop(self, scenario: Scenario, load: Load) -> Loop:
         running, prompt, output, front = load.running, load.computed, load.output, self.front_end(scenario.system)
+        cut = load.budget is not None
+        in_step = cut and load.lock_step
         with scope("load"):
             context = serving.mean_decode_context(prompt=load.bias * load.prompt, output=load.bias * output)
-        cut = load.budget is not None
-        with scope("load"):
-            budget = load.budget if cut else PREFILL_BUDGET
-            batch = serving.decoding_requests(running=running, output=output, prompt=prompt, budget=budget)
-        decoding = speculation.decode(self, scenario, batch, context)
-        with scope("load"):
+            # Each micro-batch of a pipeline takes in a budget of its own.
+            budget = (load.budget if cut else PREFILL_BUDGET) * scenario.deployment.pp
             per_step = serving.prompts_per_step(budget=budget, prompt=prompt, running=running)
-            together = per_step
-            if not (cut and load.lock_step):
-                together = serving.prompts_together(running=running, output=output, per_step=per_step)
         chunks, chunk, before = 1.0, prompt, load.cached
         if cut:
             # A chunk comes on top of those before it, half of the prompt on average.
             chunks = ceil_div(prompt, minimum(prompt, budget))
             chunk = prompt / chunks
             before = load.bias * (load.cached + (prompt - chunk) / 2)
-        first, occupancy = speculation.prefill(self, scenario, running, context, chunk, together, before)
+        first, occupancy = speculation.prefill(
+            self, scenario, running, context, chunk, per_step if in_step else 1.0, before
+        )
         entry = first.time / chunk
         if cut:
             first, occupancy = first.times(chunks), chunks * occupancy
-        with scope("steady"):
-            # In a burst prompts fill every stage.
-            filled = first.time / together / scenario.deployment.pp
-            burst = serving.burst_wait(running=running, per_step=per_step, occupancy=filled)
-            if cut and load.lock_step:
-                # Nobody decodes before the last prompt is in, and what is prefilled before one's own is its wait.
-                wait = median = burst - first.time
-                stall = (running * filled - burst) / maximum(1.0, output - 1)
-            else:
-                wait, median, stall = self._waits(
-                    load, front, decoding, burst, budget, first.time, occupancy, filled, together
-                )
+        shared = None
+        if in_step:
+            # Nobody decodes before the last prompt is in, and what is prefilled before one's own is its wait.
+            decoding = speculation.decode(self, scenario, running, context)
+            burst = serving.burst_wait(running=running, per_step=per_step, occupancy=occupancy)
+            wait = median = burst - first.time
+            stall = (running * occupancy - burst) / maximum(1.0, output - 1)
+            life = front.request + burst + (output - 1) * (decoding.step.time + stall)
+        else:
+            with scope("together"):
+                group = maximum(2.0, minimum(per_step, running / (output + 1)))
+                several, each = speculation.prefill(self, scenario, running, context, chunk, group, before)
+            if cut:
+                several, each = several.times(chunks), chunks * each
+            prefills = _Prefills(first.time, occupancy, group * each, group, per_step, budget / prompt)
+            # The fixed part of a prefill reads the weights as a step of decoding does.
+            guess = _cycle(load, front, prefills, maximum(0.0, prefills.fixed), 1.0)
+            decoding = speculation.decode(self, scenario, guess.decoding, context)
+            cycle = _cycle(load, front, prefills, decoding.step.time, decoding.length, guess.share)
+            wait, median, stall, life = _waits(load, front, prefills, decoding, cycle)
+            shared, occupancy = SharedPrefill(several, group, cycle.company), cycle.occupancy
         return Loop(
             prefill=first,
             decoding=decoding,
@@ -103,61 +106,151 @@ class Alternating(Machine):
             wait=wait,
             median_wait=median,
             stall=stall,
+            life=life,
             occupancy=occupancy,
             entry=entry,
             running=running,
             output=output,
+            shared=shared,
         )
 
-    def _waits(
-        self,
-        load: Load,
-        front: FrontEnd,
-        decoding: Decoding,
-        burst: Any,
-        budget: Any,
-        first: Any,
-        occupancy: Any,
-        filled: Any,
-        together: Any,
-    ) -> tuple[Any, ...]:
-        """Return how long a prompt waits for others, on average and outside a burst, and a token [s].
 
-        ``first`` is the prefill of a group of prompts ``together``, each of which takes ``occupancy`` from decoding,
-        and ``filled`` where prompts fill every stage.
-        """
-        running, output, step = load.running, load.output, decoding.step.time
-        # A request joins between steps, each of which brings ``length`` tokens.
-        joining = decoding.length * self.joining
-        full = serving.full_prefill(occupancy=occupancy, prompt=load.computed, budget=budget)
-        met = serving.interference_per_token(running=running, occupancy=occupancy, output=output, joining=joining)
+@dataclass(frozen=True)
+class _Prefills:
+    """Prefills of one prompt and of several in a step, as a line: a fixed part, and one for each [s].
+
+    ``first`` is the time until the first token of a prompt alone, ``alone`` what it takes of decoding, and ``together``
+    the time of a ``group``; a burst puts ``per_step`` of them in a step, which holds ``most``.
+    """
+
+    first: Any
+    alone: Any
+    together: Any
+    group: Any
+    per_step: Any
+    most: Any
+
+    @cached_property
+    def each(self) -> Any:
+        return serving.further_prompt(alone=self.alone, together=self.together, group=self.group)
+
+    @cached_property
+    def fixed(self) -> Any:
+        return self.alone - self.each
+
+    @cached_property
+    def full(self) -> Any:
+        """A step that is full of prompt tokens."""
+        return minimum(1.0, self.most) * self.fixed + self.most * self.each
+
+    @cached_property
+    def in_burst(self) -> Any:
+        """Each prompt, where steps are full of whole ones."""
+        return self.each + self.fixed / self.per_step
+
+    @cached_property
+    def steps(self) -> Any:
+        """Steps that a prompt takes."""
+        return maximum(1.0, 1 / self.most)
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    """The cycle of a client in the long run.
+
+    ``returning`` is the time from a last token until the step of the next prompt begins, where that needs not wait for
+    its turn (``turn``), ``own`` that of this step, ``met`` the prefill of others in each step; ``share`` the steps that
+    hold one's own prefill, ``decoding`` the requests that decode, ``company`` the prompts of a step that has any, and
+    ``occupancy`` what each of them takes of it.
+    """
+
+    share: Any
+    decoding: Any
+    returning: Any
+    turn: Any
+    own: Any
+    met: Any
+    company: Any
+    occupancy: Any
+
+
+def _cycle(load: Load, front: FrontEnd, prefills: _Prefills, token: Any, length: Any, share: Any = None) -> _Cycle:
+    """Return the cycle of a client whose steps decode for so long a token, and bring so many tokens.
+
+    The prefill of a client is in one of the steps of its cycle, at any of those of the others, so that prefills of a
+    step follow a binomial law, which conserves work.  The shares come from the cycle itself, in a few rounds.
+    """
+    running, output = load.running, load.output
+    passes = (output - 1) / length
+    with scope("cycle"):
+        others = running - 1
         group = serving.prefill_group(group=front.group, running=running, jitter=load.jitter, rounds=load.rounds)
-        found = serving.found_longer(running=running, occupancy=occupancy, met=met, step=step, joining=self.joining)
-        beside = serving.prefills_beside(running=running, occupancy=occupancy, met=met, found=found, group=group)
-        # The prompts of the group are in its prefill already.
-        grouped = (together - 1) * occupancy
-        beside = maximum(beside, grouped)
-        later = serving.interference_later(
-            running=running, occupancy=occupancy, beside=beside, output=output, joining=joining, full=full
+        # Those who come together with one's own prompt are met nowhere else.
+        free = running - group
+        share = 1 / (output + 1) if share is None else share
+        for _ in range(_ROUNDS):
+            busy = minimum(1.0, passes * share)
+            met = serving.prefill_met(
+                clients=free, share=share, fixed=prefills.fixed, each=prefills.each, full=prefills.full
+            )
+            decode = serving.some_client(clients=others, share=busy) * length * token
+            returning = serving.return_time(
+                front=front.request,
+                decode=decode,
+                met=met,
+                alone=prefills.alone,
+                idle=complement_power(share, free),
+            )
+            own = serving.own_step(
+                decode=decode,
+                steps=prefills.steps,
+                alone=prefills.first,
+                beside=group - 1 + free * share,
+                each=prefills.each,
+                full=prefills.full,
+            )
+            lasting = own + passes * (length * token + met)
+            step = lasting / (prefills.steps + passes)
+            # Where steps are full of prompt tokens, prompts wait for their turn: so many steps.
+            turn = serving.station_wait(running=running, life=(returning + lasting) / step, limit=prefills.most)
+            share = serving.share_of_steps(cycle=returning + lasting, step=step, waiting=turn)
+        busy = minimum(1.0, passes * share)
+        any_prefills = serving.some_client(clients=running, share=share)
+        any_decodes = serving.some_client(clients=running, share=busy)
+        prompts = running * share
+        # A client that comes back once in so many steps takes as long as those at least.
+        steps = (any_decodes * length * token + any_prefills * prefills.fixed + prompts * prefills.each) / share
+        return _Cycle(
+            share=share,
+            decoding=maximum(1.0, running * busy / maximum(1e-12, any_decodes)),
+            returning=returning,
+            turn=maximum(turn * (decode + prefills.full), steps - returning - lasting),
+            own=own,
+            met=met,
+            company=prompts / any_prefills,
+            occupancy=prefills.each + prefills.fixed * any_prefills / prompts,
         )
+
+
+def _waits(
+    load: Load, front: FrontEnd, prefills: _Prefills, decoding: Decoding, cycle: _Cycle
+) -> tuple[Any, Any, Any, Any]:
+    """Return how long a prompt waits for others, on average and outside a burst, a token, and a life [s]."""
+    running, output, token = load.running, load.output, decoding.step.time
+    with scope("steady"):
+        met = cycle.met / decoding.length
+
+        def streamed(interference: Any) -> tuple[Any, Any]:
+            backlog = serving.stream_backlog(running=running, per_token=front.stream, step=token + interference)
+            return STREAM_DELAYED * output * backlog, interference + (1 - STREAM_DELAYED) * backlog
+
+        settled = cycle.returning - front.request + cycle.turn + cycle.own - prefills.first
+        late, stall = streamed(met)
+        life = front.request + prefills.first + settled + late + (output - 1) * (token + stall)
         # In lock-step every round is a burst; else only the first one is.  What a burst prefills before the first token
         # does not delay the later ones.
-        interference = later * (1 - load.burst_share / 2)
-        on_chip = step + interference
-        backlog = serving.stream_backlog(running=running, per_token=front.stream, step=on_chip)
-        join = joining * later + serving.join_wait(
-            running=running, output=output, step=decoding.length * step, joining=self.joining
-        )
-        steps = maximum(1.0, load.computed / budget)
-        shared = serving.shared_step(running=running, output=output, step=decoding.length * step) * steps
-        undisturbed = join + shared + maximum(0.0, minimum(beside, full) - grouped)
-        streamed = STREAM_DELAYED * output * backlog
-        stall = interference + (1 - STREAM_DELAYED) * backlog
-        # Where steps are full of prompt tokens, prompts wait for their turn.
-        between = step * (1 - 1 / output)
-        limit = queueing.prefill_rate(occupancy=occupancy, step=between, prompt=load.computed, budget=budget)
-        life = front.request + first + undisturbed + streamed + (output - 1) * (step + stall)
-        undisturbed = undisturbed + serving.turn_wait(running=running, life=life, limit=limit)
-        started = maximum(0.0, burst - filled)
-        wait = (1 - load.burst_share) * undisturbed + load.burst_share * started + streamed
-        return wait, wait if load.lock_step else undisturbed + streamed, stall
+        late, stall = streamed(met * (1 - load.burst_share / 2))
+        burst = serving.burst_wait(running=running, per_step=prefills.per_step, occupancy=prefills.in_burst)
+        started = maximum(0.0, burst - prefills.in_burst)
+        wait = (1 - load.burst_share) * settled + load.burst_share * started + late
+        return wait, wait if load.lock_step else settled + late, stall, life

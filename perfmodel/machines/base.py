@@ -89,6 +89,23 @@ class Decoding:
 
 
 @dataclass(frozen=True)
+class SharedPrefill:
+    """Prompts of one step, which share a read of the weights.
+
+    Attributes
+    ----------
+    step : Step
+        The prefill of a group.
+    group, company : Number
+        Prompts of the group, and of a step that has any on average [1].
+    """
+
+    step: Step
+    group: Any
+    company: Any
+
+
+@dataclass(frozen=True)
 class Loop:
     """What a closed loop comes to on one replica.
 
@@ -104,12 +121,16 @@ class Loop:
         Part of the time to first token in which a prompt waits for others, and that of one outside a burst [s].
     stall : Number
         Time by which others delay a token [s].
+    life : Number
+        Time that a request spends in service in the long run, beyond a burst at the start [s].
     occupancy : Number
         Time that one prefill takes from decoding; 0 where both share every beat [s].
     entry : Number
         Time by which one more prompt token delays the first output token [s].
     running, output : Number
         Of the load [1].
+    shared : SharedPrefill or None
+        How prompts share a step, where prefill does not ride along with decoding.
     """
 
     prefill: Step
@@ -118,10 +139,12 @@ class Loop:
     wait: Any
     median_wait: Any
     stall: Any
+    life: Any
     occupancy: Any
     entry: Any
     running: Any
     output: Any
+    shared: SharedPrefill | None = None
 
     @property
     def tpot(self) -> Any:
@@ -134,13 +157,8 @@ class Loop:
         return self.front + self.prefill.time + self.wait
 
     @property
-    def life(self) -> Any:
-        """Time that a request spends in service [s]."""
-        return self.ttft + (self.output - 1) * self.tpot
-
-    @property
     def rate(self) -> Any:
-        """Requests that the replica finishes [1/s]."""
+        """Requests that the replica finishes in the long run [1/s]."""
         return self.running / self.life
 
 

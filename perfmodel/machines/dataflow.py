@@ -186,8 +186,6 @@ class Dataflow(Alternating):
     """Machines whose whole decoder is one fused pipeline."""
 
     name = "dataflow"
-    # Without a front end the next request comes as the step after the last token has begun.
-    joining = 1.0
     efficiency = DataflowEfficiency
     power_shape = MeanPower
     draft_host_source = Provenance("two calls of the host, inside the verification", "derived")

@@ -722,13 +722,12 @@ class Kernels(Alternating):
     def prefill(
         self, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
     ) -> tuple[Step, Any]:
-        # Where few prefill at a time, those that decode wait for it.
+        # Prompts of one cycle are dealt to the micro-batches, and those that decode wait for the longest.
+        stages = scenario.deployment.pp
+        batch = pipeline.mean_microbatch(running=group, stages=stages)
         with scope("prefill"):
-            together = step(scenario, (Pass(group, prompt, before),))
-        with scope("bubbles"):
-            met = running / (maximum(1.0, scenario.traffic.output) * group)
-            share = pipeline.stalled_share(stages=scenario.deployment.pp, met=met)
-        return together, share * together.time / group
+            one = step(scenario, (Pass(batch, prompt, before),))
+            return one, pipeline.stalled_share(stages=stages, jobs=group) * one.time / batch
 
     def batch_prefill(self, scenario: Scenario, batch: Any, prompt: Any) -> Any:
         # The time of a static batch of prompts in one step [s].

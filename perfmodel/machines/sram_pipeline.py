@@ -641,7 +641,8 @@ class SramPipeline(Machine):
             # Beats of decode are as long as what is in flight lets them be.
             pace = (entering * chunks.full.time + leaving * both.time) * most
         limit = pipeline.saturated_request_rate(requests=most, beat=pace)
-        wait = started + serving.station_wait(running=running, life=alone, limit=limit)
+        queue = serving.station_wait(running=running, life=alone, limit=limit)
+        wait = started + queue
         return Flow(
             prefill=first,
             decoding=decoding_of,
@@ -649,6 +650,7 @@ class SramPipeline(Machine):
             wait=wait,
             median_wait=wait,
             stall=stall,
+            life=alone - started + queue,
             occupancy=0.0,
             entry=chunks.full.time / chunks.tokens,
             running=running,

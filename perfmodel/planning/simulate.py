@@ -652,6 +652,8 @@ ENOUGH_CLOSED = {("ttft_s", "mean"): 0.08 / 3, ("tpot_s", "mean"): 0.01 / 3}
 #: Seeds at least, and at most; replicas that are simulated at most.
 SEEDS = (3, 12)
 _REPLICAS = 8
+#: Requests of a seed, unless told otherwise.
+_REQUESTS = 5000
 #: Share of the requests before a replica under a rate is in its stride.
 _WARM_UP = 0.1
 
@@ -840,14 +842,14 @@ def ask(
     rate: float | None = None,
     trace: str | None = None,
     concurrency: float | None = None,
-    count: int = 5000,
+    count: int | None = None,
     seed: int = 1,
     tick: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Simulate a deployment, and put the closed form beside it.
 
     A rate or a closed loop is drawn with one seed after the other until the standard error is a third of what the
-    closed form is held to, or for ``SEEDS`` at most.
+    closed form is held to, or for ``SEEDS`` at most; a loop of few rounds for as many as take ``count`` requests.
 
     Parameters
     ----------
@@ -859,8 +861,8 @@ def ask(
         File whose arrivals and lengths are replayed.
     concurrency : float, optional
         Clients of a closed loop, all replicas together; the scenario is that of ``predict``.
-    count : int
-        Requests of each seed.
+    count : int, optional
+        Requests of each seed, or of all seeds of a loop of few rounds.
     seed : int
         The first one.
     tick : callable, optional
@@ -870,6 +872,7 @@ def ask(
     -------
     Comparison
     """
+    given_count, count = count, _REQUESTS if count is None else count
     for option, given in (("--requests", count), ("--concurrency", concurrency)):
         if given is not None and given > MOST:
             raise UserError(f"{option} {given:g}: at most {MOST:,} are simulated")
@@ -935,10 +938,15 @@ def ask(
         return nothing(f"saturated: {each:.4g} requests/s a replica against at most {service.capacity:.3g}", each)
     clients = None if concurrency is None else max(1, round(concurrency * share))
     is_burst = clients is not None and float(traffic.rounds) < STEADY_ROUNDS
+    asked_for = count
     if clients is not None:
         count = round(clients * float(traffic.rounds)) if is_burst else max(count, 6 * clients)
     runs, rates, refused, preempted = [], [], 0, 0
-    for turn in range(1 if trace is not None else SEEDS[1]):
+    if is_burst and given_count is not None and asked_for <= SEEDS[0] * count:
+        least = f"{SEEDS[0]} times {count:,} are drawn at least, each client for {traffic.rounds:g} rounds"
+        scenario = replace(scenario, warnings=(*scenario.warnings, f"--requests did not enter this answer: {least}"))
+    most = 1 if trace is not None else max(SEEDS[0], math.ceil(asked_for / count)) if is_burst else SEEDS[1]
+    for turn in range(most):
         load = replayed or drawn((rate or 1.0) * share, scv, service.lengths, count, seed + turn)
         ran = simulate(
             times,
@@ -952,13 +960,15 @@ def ask(
             tick=tick if turn == 0 else None,
         )
         refused, preempted = refused + ran.refused, preempted + ran.preempted
-        if clients is not None and not is_burst:
-            # From the end of the first round on, until the first client finds no further request.
-            ran = ran.between(max(clients, count // 10), count - clients)
-        elif clients is None and trace is None:
-            ran = ran.after(_WARM_UP)
-        runs.append(measured(ran))
-        rates.append(ran.rate / replicas)
+        counted = ran
+        if clients is not None:
+            # Until the first client finds no further request; without a burst from the end of the first round on.
+            counted = ran.between(0 if is_burst else max(clients, count // 10), count - clients)
+        elif trace is None:
+            counted = ran.after(_WARM_UP)
+        # The last requests of a burst count too, but not how long their end takes.
+        runs.append(measured(ran if is_burst else counted))
+        rates.append(counted.rate / replicas)
         simulated, errors = over_seeds(runs)
         if turn + 1 >= SEEDS[0] and is_enough(errors, ENOUGH if clients is None else ENOUGH_CLOSED):
             break

@@ -493,20 +493,16 @@ def _search(
             means = found[at]
             reason = "another plan is as fast, as early and cheaper a request on means"
             rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
-    # The chain meets each plan once, at the token budget that is cheapest on means, with the caps on the front.
+    # The chain meets each plan once, cheapest first, at the token budget that is cheapest on means, with the caps on
+    # the own front of the plan: what it can do does not hang on the plans beside it.
     order = kept[np.lexsort((chips[kept] / rates[kept], least[kept]))]
-    groups: dict[int, list[int]] = {}
-    for candidate in order:
-        groups.setdefault(int(owner[candidate]), []).append(int(candidate))
-    tried = [
-        _Tried(
-            found[at],
-            caps[group],
-            float(budgets[group[0]]),
-            float(np.min(np.ceil(rate / rates[group]))) * found[at].chips,
-        )
-        for at, group in groups.items()
-    ]
+    tried = []
+    for at in dict.fromkeys(owner[order].tolist()):
+        mine = index[owner[index] == at]
+        mine = mine[front(np.stack([least[mine], chips[mine] / rates[mine], tpots[mine], ttfts[mine]], axis=1))]
+        group = mine[np.lexsort((chips[mine] / rates[mine], least[mine]))]
+        bound = float(np.min(np.ceil(rate / rates[group]))) * found[at].chips
+        tried.append(_Tried(found[at], caps[group], float(budgets[group[0]]), bound))
     best = _least(tried, lengths, rate, objectives, most_chips, nearest, rejected, simulated)
     return ([best] if best is not None else []), rejected, count
 

@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel.equations import memory, serving
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
-from perfmodel.machines.base import Decoding, Load, machine_of
+from perfmodel.machines.base import Decoding, Load, SharedPrefill, machine_of
 from perfmodel.machines.operators import CAUSES, Step
 from perfmodel.numerics import NAN, maximum
 from perfmodel.serving.fit import Fit, fit
@@ -26,7 +26,7 @@ class Steady:
     ttft, tpot, latency : Any
         Time to first token, time per output token after it, time of a request [s]; not yet masked by what fits.
     rate : Any
-        Requests finished [1/s].
+        Requests finished in the long run, beyond a burst at the start [1/s].
     chips : Any
         Chips used.
     fit : Fit
@@ -37,6 +37,8 @@ class Steady:
         One prefill, and what one token of every running request takes.
     decoding : Decoding
         How the tokens come about.
+    shared : SharedPrefill or None
+        How prompts share a step.
     occupancy : Any
         Time that one prefill takes from decoding; 0 in a pipeline, where both share every beat [s].
     ttft_median : Any
@@ -65,6 +67,7 @@ class Steady:
     prompt: Any
     output: Any
     decoding: Decoding
+    shared: SharedPrefill | None = None
 
 
 def chips(scenario: Scenario) -> Any:
@@ -144,7 +147,7 @@ def steady_state(scenario: Scenario) -> Steady:
         admission = serving.admission_wait(offered=offered, running=running, service=loop.life)
         ttft, tpot = loop.ttft + admission, loop.tpot
         latency = serving.request_latency(ttft=ttft, tpot=tpot, output=output)
-        rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=latency)
+        rate = serving.requests_per_second(concurrency=traffic.concurrency, latency=loop.life + admission)
         used = chips(scenario)
     return Steady(
         ttft=ttft,
@@ -163,6 +166,7 @@ def steady_state(scenario: Scenario) -> Steady:
         prompt=prompt,
         output=output,
         decoding=loop.decoding,
+        shared=loop.shared,
     )
 
 
@@ -237,11 +241,16 @@ def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
     Number
         Share [1].
     """
-    decode = steady.decode
-    work = (
-        steady.prefill.bytes_moved / steady.prefill.sequences
-        + (steady.output - 1) * decode.bytes_moved / decode.sequences
-    )
+    prefill, decode, shared = steady.prefill, steady.decode, steady.shared
+    of_prompt = prefill.bytes_moved / prefill.sequences
+    if shared is not None:
+        of_prompt = serving.prompt_traffic(
+            alone=of_prompt,
+            shared=shared.step.bytes_moved / shared.step.sequences,
+            group=shared.group,
+            company=shared.company,
+        )
+    work = of_prompt + (steady.output - 1) * decode.bytes_moved / decode.sequences
     peak = machine_of(scenario.system).weights_memory(scenario.system).bandwidth
     return serving.utilisation(rate=steady.rate, work=work, chips=steady.chips, peak=peak)
 

@@ -287,7 +287,8 @@ def step_times(
         latency=latency,
         slot=slot,
         rides=rides,
-        budget=PREFILL_BUDGET if budget is None else budget,
+        # Each micro-batch of a pipeline takes in a budget of its own.
+        budget=(PREFILL_BUDGET if budget is None else budget) * float(scenario.deployment.pp),
         front=float(front.request),
         pool=pool,
         length=length,

@@ -220,15 +220,13 @@ def test_array_carries_only_the_axes_it_depends_on(on: str) -> None:
         assert {metric: answer.metrics[metric][row, column] for metric in METRICS} == close(single.metrics)
 
 
-def test_array_of_a_gpu_prefill_depends_on_the_batch_only_where_prompts_share_a_step() -> None:
-    batch, prompt = np.array([[1.0], [2.0], [40.0]]), np.array([[100.0, 2000.0]])
+def test_array_of_a_gpu_prefill_does_not_carry_the_batch() -> None:
+    """It is that of a prompt alone; what prompts of the same step take is in the wait."""
+    batch, prompt = np.array([[1.0], [2.0], [4000.0]]), np.array([[100.0, 2000.0]])
     answer = evaluate(changed(question("dgx-h100"), {"traffic.concurrency": batch, "traffic.prompt": prompt}))
-    compute = answer.breakdown["prefill"]["compute"]
-    assert np.shape(compute) == np.shape(answer.breakdown["decode"]["compute"]) == (3, 2)
-    assert (compute == compute[:1]).all()
-    batch[-1] = 4000.0
-    crowded = evaluate(changed(question("dgx-h100"), {"traffic.concurrency": batch, "traffic.prompt": prompt}))
-    assert (crowded.breakdown["prefill"]["compute"][-1] > compute[0]).all()
+    assert np.shape(answer.breakdown["prefill"]["compute"]) == (1, 2)
+    assert np.shape(answer.breakdown["decode"]["compute"]) == (3, 2)
+    assert (np.diff(answer.breakdown["prefill"]["wait"], axis=0) > 0).all()
 
 
 # --- spreadsheets ------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--requests", "30", "40"),
         ("--seed", "1", "2"),
     ]
-}
+} | {"--steady": ([], ["--steady"])}
 
 #: What an option cannot be asked without; where none of them is there the first comes along.
 NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -109,6 +109,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "--accept": (("--draft",),),
     "--accept-logged": (("--draft",),),
     "--chip-mtbf": (("--availability",),),
+    "--steady": (("--concurrency",),),
 }
 Needs = tuple[tuple[str, ...], ...]
 OF_LOADS = (*TIMES, "--arrival-scv", "--prefix-hits", "--lengths")
@@ -141,6 +142,7 @@ EXCLUDED = {
         ("--context", "--output"),
         *itertools.combinations(("--alpha", "--ar", "--accept", "--accept-logged"), 2),
         ("--rate", "--concurrency"),
+        ("--rate", "--steady"),
         ("--arrival-scv", "--concurrency"),
         ("--tpot", "--concurrency"),
         ("--precision", "--precisions"),
@@ -276,6 +278,7 @@ WITHOUT_NUMBERS = {
     **dict.fromkeys(("predict", "compare"), TIMES),
     "size": ("--least", "--ep", *TIMES),
     "solve": ("--attention-dp",),
+    "explain": ("--steady",),
 }
 SINGLE = [(verb, option) for verb in BASE for option in options_of(verb, LIKE_OTHERS)]
 
@@ -324,7 +327,7 @@ def test_what_a_verb_does_not_take_says_what_does(verb: str, option: str) -> Non
     assert re.search(r"--concurrency|dp", said)
 
 
-ONCE = [(verb, option) for verb in BASE for option in options_of(verb) if option != "--set"]
+ONCE = [(verb, option) for verb in BASE for option in options_of(verb) if option not in ("--set", "--steady")]
 
 
 @pytest.mark.parametrize(("verb", "option"), ONCE)

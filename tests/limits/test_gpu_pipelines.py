@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 import perfmodel
 from perfmodel.equations import pipeline
@@ -26,7 +27,11 @@ def played(stages: int, met: float, plain: float = 1.0, extra: float = 5.0) -> f
 @pytest.mark.parametrize("stages", [1, 2, 4, 8])
 @pytest.mark.parametrize("met", [0.05, 0.5, 2.0])
 def test_a_prefill_stalls_a_pipeline_as_it_does_when_it_is_played(stages, met):
-    assert pipeline.stalled_share(stages=float(stages), met=met) == pytest.approx(played(stages, met), rel=0.15)
+    """Over a Poisson number of prefills in a cycle."""
+    jobs = np.arange(1.0, 40.0)
+    share = pipeline.stalled_share(stages=float(stages), jobs=jobs)
+    stalled = np.sum(poisson.pmf(jobs, met) * jobs * share) / met
+    assert stalled == pytest.approx(played(stages, met), rel=0.15)
 
 
 def speed(model, on, clients, **options):

