@@ -748,7 +748,10 @@ def _rate(options: Options, given: dict[str, Any]) -> float:
 
 
 #: What is searched over where plans are; pools are sized on the plans that are given.
-_SEARCHED = ("least", "precisions", "ks", "availability", "chip_mtbf", "profile")
+_SEARCHED = (
+    *("least", "precisions", "ks", "allow_unmeasured", "no_objective", "confidence", "headroom"),
+    *("availability", "chip_mtbf", "profile"),
+)
 
 
 @overload
@@ -830,6 +833,15 @@ def size(
         return disaggregated(
             _model(model), rest["prefill_on"], systems[0], rate, limits, asked, changes, most_chips=most
         )
+    if not limits.limits and not rest.get("no_objective"):
+        raise UserError(
+            "size needs an objective, as --ttft-p99 2s or --tpot-p99 50ms (p50, p90 and mean too, of ttft, tpot, "
+            "itl and latency); --no-objective only keeps up with the rate, however long requests wait"
+        )
+    if limits.limits and rest.get("no_objective"):
+        raise UserError(f"give either --no-objective or {flag(next(iter(limits.named())).removesuffix('-s'))}")
+    if "confidence" in rest and not limits.limits:
+        raise UserError("--confidence is about objectives: give one")
     return study.size(
         _model(model), systems, rate, limits, asked, changes, **_searched(asked, rest), most_chips=most, tick=tick
     )
@@ -851,6 +863,9 @@ def _searched(asked: Options, given: Mapping[str, Any]) -> dict[str, Any]:
         "goal": goal,
         "precisions": given.get("precisions", ()),
         "depths": given.get("ks", ()),
+        "allow_unmeasured": given.get("allow_unmeasured", False),
+        "confidence": given.get("confidence"),
+        "growth": 1 + given.get("headroom", 0.0),
         "available": given.get("availability"),
         "chip_mtbf": given.get("chip_mtbf"),
         "profile": given.get("profile", ()),

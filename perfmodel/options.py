@@ -176,6 +176,20 @@ class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):
     ]
     ks: Annotated[Quantities | None, Said("K,K,...", "Tokens drafted a step to try.", "1", of="k", many=True)]
     max_chips: Annotated[Quantity | None, Said("N", "Chips beyond which a plan is no answer.", "1", _COUNT)]
+    allow_unmeasured: Annotated[
+        bool | None,
+        Said("", "Try layouts that nobody has measured too: stages on GPUs, TP over nodes.", unit=None, switch=True),
+    ]
+    no_objective: Annotated[
+        bool | None, Said("", "Only keep up with the rate, however long requests wait.", unit=None, switch=True)
+    ]
+    confidence: Annotated[
+        Quantity | None,
+        Said("P", "Chance of meeting the objectives, over what is not known of chip and engine: 0.9.", "1", _INSIDE),
+    ]
+    headroom: Annotated[
+        Quantity | None, Said("SHARE", "Growth of the rate to leave room for: 30%.", "1", {"most": 100.0})
+    ]
     availability: Annotated[
         Quantity | None,
         Said(

@@ -34,11 +34,19 @@ def _cells(answer: Sized, spared: bool) -> list[tuple[str, str]]:
         ("engine", answer.scenario.deployment.engine),
         ("replicas", f"{load.replicas:,}"),
         ("chips", f"{answer.chips:,.0f}"),
+        *_sureness(answer),
         ("batch cap", f"{answer.batch_cap:,.0f}"),
         ("token budget", f"{answer.token_budget:,.0f}"),
         ("", ""),
         ("running a replica", _plain(queue.running, ".3g")),
     ]
+    if answer.checked is not None:
+        checked = answer.checked
+        rows += [
+            (f"simulated {_TIMES[time]} {what if what == 'mean' else what.upper()}", _time(checked.values[time, what]))
+            for time, what in checked.values
+        ]
+        rows.append(("", ""))
     for time in TIMES:
         rows += [
             (f"{_TIMES[time]} {what.upper() if what != 'mean' else what}", _time(statistic(queue, time, what)))
@@ -65,6 +73,15 @@ def _cells(answer: Sized, spared: bool) -> list[tuple[str, str]]:
         ("USD a Mtok", _plain(answer.usd_per_mtok, ".3g")),
         ("power", show(power, "W", 3) if math.isfinite(power) else "not published"),
     ]
+
+
+def _sureness(answer: Sized) -> list[tuple[str, str]]:
+    """Return what the spread of the prediction does to an answer of a search."""
+    sure = answer.sure
+    if sure is None:
+        return []
+    most = f"{sure.most:,.0f}" if math.isfinite(sure.most) else "none serves"
+    return [("  80 % band", f"{sure.least:,.0f}-{most}"), ("meets it with", f"{sure.probability:.0%}")]
 
 
 def _rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
@@ -194,11 +211,22 @@ def _sizing_title(sizing: Sizing) -> str:
     return f"{model}: {sizing.rate:g} requests/s, {asked(sizing.objectives)}, least {sizing.goal}"
 
 
+def _came_about(answer: Sized) -> str:
+    """Return how the number of chips came about, in a sentence."""
+    system, count = answer.scenario.system, answer.load.replicas
+    replicas = f"{count:,} replica{'s' if count > 1 else ''} of {plan_name(answer.scenario)}"
+    units = answer.chips / float(system.chips_per_node)
+    nodes = f", {units:,.0f} node{'s' if units > 1 else ''}" if system.sold_by == "node" and units == int(units) else ""
+    said = f"; {answer.checked.words()}" if answer.checked is not None else ""
+    return f"{system.name}: {answer.chips:,.0f} chips{nodes} = {replicas}{said}"
+
+
 def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Sequence[str]]]:
     """Return what binds, why the others lose, what was assumed and what to mind; ``more`` lists every rejected plan."""
     others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
     rest = sizing.rejected[len(others) :]
     found: list[tuple[str, Sequence[str]]] = [
+        ("", [_came_about(answer) for answer in sizing.answers]),
         *_bounds(sizing.answers),
         ("why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others]),
     ]

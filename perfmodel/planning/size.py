@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from perfmodel.machines.base import machine_of
 from perfmodel.planning.checked import Key
 from perfmodel.planning.front import front
 from perfmodel.planning.load import Sized, about_load, cautions, content, open_numbers, plan_name, priced, service_of
-from perfmodel.planning.verify import check, sure
+from perfmodel.planning.verify import check, slower, sold, spread, sure
 from perfmodel.prediction import run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import with_failures
@@ -49,6 +50,8 @@ _CHAINS = 16
 _CHECKS, _CHECKS_OF_A_PLAN = 16, 6
 #: Simulations at fewer replicas, where the objectives are met by as much as this.
 _FEWER, _SAFE = 4, 0.9
+#: Chips by the closed form, over those of the best answer, up to which a plan is tried at fewer.
+_RIVALS = 1.35
 #: Chips beyond which a plan is no answer, unless told otherwise.
 MOST_CHIPS = 100_000.0
 
@@ -115,6 +118,23 @@ class Sizing(Shown):
         import pandas as pd
 
         return pd.DataFrame([answer.row() for answer in self.answers])
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """What is asked of a deployment: a rate with room for its growth, objectives, and how surely they are to be met."""
+
+    rate: float
+    objectives: Objectives
+    growth: float = 1.0
+    confidence: float | None = None
+
+    def factor(self, scenario: Scenario) -> float:
+        """Return by how much slower than predicted a plan is taken to be [1]."""
+        if self.confidence is None:
+            return 1.0
+        sigma = spread(scenario)
+        return math.exp(sigma * NormalDist().inv_cdf(self.confidence)) if sigma > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -225,6 +245,8 @@ def size(
     depths: Sequence[float] = (),
     most_chips: float = MOST_CHIPS,
     allow_unmeasured: bool = False,
+    confidence: float | None = None,
+    growth: float = 1.0,
     available: float | None = None,
     chip_mtbf: float | None = None,
     profile: Sequence[float] = (),
@@ -249,6 +271,11 @@ def size(
         Chips beyond which a plan is no answer.
     allow_unmeasured : bool
         Whether layouts that nobody has measured are tried beside the others; where nothing else serves they are anyway.
+    confidence : float, optional
+        Chance of meeting the objectives over the spread of the prediction, drawn once for all replicas of a plan; the
+        machine as predicted where None.
+    growth : float
+        Of the rate, for which there is to be room [1].
     available : float, optional
         Share of time that enough replicas must work; spares are added for it.
     chip_mtbf : float, optional
@@ -265,6 +292,7 @@ def size(
     if not (rate > 0 and math.isfinite(rate)):
         raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
     each = split_changes(systems, changes)
+    demand = _Demand(rate, objectives, growth, confidence)
     answers: list[Sized] = []
     rejected: list[Rejected] = []
     assumed: list[str] = []
@@ -284,11 +312,9 @@ def size(
         lengths = lengths_of(bases[0].traffic)
         fixed = _is_fixed(on, options)
         everything = fixed or allow_unmeasured
-        best, refused, tried = _search(
-            bases, fixed, lengths, rate, objectives, most_chips, nearest, unmeasured=everything
-        )
+        best, refused, tried = _search(bases, fixed, lengths, demand, most_chips, nearest, unmeasured=everything)
         if not best and not everything:
-            best, refused, tried = _search(bases, fixed, lengths, rate, objectives, most_chips, nearest)
+            best, refused, tried = _search(bases, fixed, lengths, demand, most_chips, nearest)
         for answer in best:
             if what := machine_of(answer.scenario.system).unmeasured(answer.scenario):
                 only = "" if everything else "no measured layout serves it; "
@@ -301,7 +327,7 @@ def size(
             best = [_spared(answer, available, chip_mtbf, warnings) for answer in best]
         best = [replace(answer, periods=_periods(answer, profile, objectives)) for answer in best]
         if best:
-            idle_here = _idle_of_search(bases, best[0], fixed, rate, objectives, most_chips)
+            idle_here = _idle_of_search(bases, best[0], fixed, demand, most_chips)
             warnings += [word for word in idle_here if word not in warnings]
         answers += best
         rejected += refused
@@ -329,7 +355,7 @@ def size(
 
 
 def _idle_of_search(
-    bases: Sequence[Scenario], best: Sized, fixed: bool, rate: float, objectives: Objectives, most_chips: float
+    bases: Sequence[Scenario], best: Sized, fixed: bool, demand: _Demand, most_chips: float
 ) -> list[str]:
     """Return the changes that moved nothing of an answer: neither the plan that was found, nor which one is."""
 
@@ -339,13 +365,11 @@ def _idle_of_search(
         budget = None if best.load.service.times.rides else best.token_budget
         service = service_of(laid, lengths_of(asked.traffic), best.batch_cap, budget)
         scv, replicas = float(asked.traffic.arrival_scv), best.load.replicas
-        return content(priced(laid, loaded(service, rate, scv, replicas, objectives), best.token_budget))
+        return content(priced(laid, loaded(service, demand.rate, scv, replicas, demand.objectives), best.token_budget))
 
     def searched(asked: Scenario) -> list[Any]:
         tried = [replace(asked, deployment=base.deployment, speculation=base.speculation) for base in bases]
-        found, _, _ = _search(
-            tried, fixed, lengths_of(asked.traffic), rate, objectives, most_chips, {}, simulated=False
-        )
+        found, _, _ = _search(tried, fixed, lengths_of(asked.traffic), demand, most_chips, {}, simulated=False)
         return [content(answer) for answer in found]
 
     base = bases[0]
@@ -425,8 +449,7 @@ def _search(
     bases: Sequence[Scenario],
     fixed: bool,
     lengths: Lengths,
-    rate: float,
-    objectives: Objectives,
+    demand: _Demand,
     most_chips: float,
     nearest: dict[Key, tuple[float, str]],
     *,
@@ -454,6 +477,7 @@ def _search(
                 found.append(means)
     if not found:
         return [], rejected, 0
+    rate, objectives = demand.rate * demand.growth, demand.objectives
     count = sum(len(means.cap) for means in found)
     owner = np.concatenate([np.full(len(means.cap), at) for at, means in enumerate(found)])
     chips = np.concatenate([np.full(len(means.cap), means.chips) for means in found])
@@ -503,7 +527,7 @@ def _search(
         group = mine[np.lexsort((chips[mine] / rates[mine], least[mine]))]
         bound = float(np.min(np.ceil(rate / rates[group]))) * found[at].chips
         tried.append(_Tried(found[at], caps[group], float(budgets[group[0]]), bound))
-    best = _least(tried, lengths, rate, objectives, most_chips, nearest, rejected, simulated)
+    best = _least(tried, lengths, demand, most_chips, nearest, rejected, simulated)
     return ([best] if best is not None else []), rejected, count
 
 
@@ -527,8 +551,7 @@ class _Tried:
 def _least(
     tried: Sequence[_Tried],
     lengths: Lengths,
-    rate: float,
-    objectives: Objectives,
+    demand: _Demand,
     most_chips: float,
     nearest: dict[Key, tuple[float, str]],
     rejected: list[Rejected],
@@ -552,9 +575,7 @@ def _least(
                 rejected.append(Rejected(system, name, f"needs at least {plan.chips:,.0f} chips on means"))
                 continue
             chains += 1
-            answer, failing = _answer(
-                plan.means.scenario, lengths, plan.caps, plan.budget, rate, objectives, most_chips
-            )
+            answer, failing = _answer(plan.means.scenario, lengths, plan.caps, plan.budget, demand, most_chips)
             if answer is None:
                 for failed, value in failing.items():
                     _note(nearest, failed, value, f"{system} {name}")
@@ -566,14 +587,14 @@ def _least(
                 )
                 continue
             plan.answer = answer
-        elif not simulated or not objectives.limits or checks >= _CHECKS:
+        elif not simulated or not demand.objectives.limits or checks >= _CHECKS:
             best = plan.answer
         else:
             checks, plan.checks = checks + 1, plan.checks + 1
-            now = replace(plan.answer, checked=check(plan.answer))
+            now = replace(plan.answer, checked=check(plan.answer, demand.growth, demand.factor(plan.answer.scenario)))
             assert now.checked is not None
             if now.checked.met:
-                best, more = _fewer(now)
+                best, more = _fewer(now, demand)
                 checks += more
             elif plan.checks >= _CHECKS_OF_A_PLAN or now.chips * 1.05 > most_chips:
                 rejected.append(Rejected(system, name, f"{now.checked.words()} at {now.chips:,.0f} chips"))
@@ -585,6 +606,8 @@ def _least(
         if best is None:
             assert plan.answer is not None
             heappush(waiting, (plan.answer.chips, -plan.answer.load.headroom, at, plan))
+    if best is not None and best.checked is not None:
+        best = _undercut(best, [entry[-1] for entry in sorted(waiting, key=lambda entry: entry[:3])], demand)
     if best is not None:
         for *_, plan in sorted(waiting, key=lambda entry: entry[:3]):
             reason = (
@@ -593,6 +616,25 @@ def _least(
                 else _loses(best, plan.answer, "chips")
             )
             rejected.append(Rejected(*plan.name, reason, len(plan.caps)))
+    return best
+
+
+def _undercut(best: Sized, others: Sequence[_Tried], demand: _Demand) -> Sized:
+    """Return a plan that takes fewer chips by its simulation than by the closed form, and than the best one, if any."""
+    tried = 0
+    for plan in others:
+        if plan.answer is None or plan.checks or plan.answer.chips > _RIVALS * best.chips or tried >= _FEWER:
+            continue
+        each = plan.answer.chips / plan.answer.load.replicas
+        replicas = sold(plan.answer.scenario, math.ceil(best.chips / each), fewer=True)
+        load = plan.answer.load
+        if replicas < 1 or load.rate * demand.growth / replicas >= load.service.capacity * FULL:
+            continue
+        tried += 1
+        less = _at(plan.answer, replicas)
+        less = replace(less, checked=check(less, demand.growth, demand.factor(less.scenario)))
+        if less.checked is not None and less.checked.met and less.chips < best.chips:
+            best, _ = _fewer(less, demand)
     return best
 
 
@@ -608,17 +650,17 @@ def _at(answer: Sized, replicas: int) -> Sized:
     )
 
 
-def _fewer(answer: Sized) -> tuple[Sized, int]:
+def _fewer(answer: Sized, demand: _Demand) -> tuple[Sized, int]:
     """Return an answer with as few replicas as its simulation allows, where the closed form is on the safe side."""
     tried = 0
     while tried < _FEWER and answer.checked is not None and answer.checked.worst < _SAFE:
         load = answer.load
         replicas = sold(answer.scenario, load.replicas - round(0.05 * load.replicas), fewer=True)
-        if not replicas or load.rate / replicas >= load.service.capacity * FULL:
+        if not replicas or load.rate * demand.growth / replicas >= load.service.capacity * FULL:
             break
         tried += 1
         less = _at(answer, replicas)
-        less = replace(less, checked=check(less))
+        less = replace(less, checked=check(less, demand.growth, demand.factor(less.scenario)))
         assert less.checked is not None
         if not less.checked.met:
             break
@@ -666,13 +708,14 @@ def _answer(
     lengths: Lengths,
     caps: Any,
     budget: float,
-    rate: float,
-    objectives: Objectives,
+    demand: _Demand,
     most_chips: float,
 ) -> tuple[Sized | None, dict[tuple[str, str], float]]:
     """Return the fewest replicas of a plan over the caps on the front, or what fails."""
     scv = float(scenario.traffic.arrival_scv)
     chips = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    factor = demand.factor(scenario)
+    rate = demand.rate * demand.growth * factor
     best: Service | None = None
     count_best = 0
     failing: dict[tuple[str, str], float] = {}
@@ -680,7 +723,7 @@ def _answer(
     for cap in sorted({float(max(caps)), float(np.median(caps))}, reverse=True):
         service = service_of(scenario, lengths, cap, None if math.isnan(budget) else budget)
         most = int(most_chips // chips) if best is None else count_best
-        count, failed = replicas_for(service, rate, scv, objectives, most)
+        count, failed = replicas_for(service, rate, scv, slower(demand.objectives, factor), most)
         if count == 0:
             alone = loaded(service, min(rate / most, service.capacity * 1e-3), 1.0, 1, Objectives()).queue
             for key in failed:
@@ -690,27 +733,7 @@ def _answer(
     if best is None:
         return None, failing
     count = sold(scenario, count_best)
-    return priced(scenario, loaded(best, rate, scv, count, objectives), budget), {}
-
-
-def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:
-    """Return the replicas that whole units of purchase hold: no fewer than these, or the next fewer.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The plan of a replica.
-    replicas : int
-    fewer : bool
-        Whether a unit less is wanted.
-    """
-    system = scenario.system
-    unit = float(system.chips_per_node) if system.sold_by == "node" else 1.0
-    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
-    units = math.ceil(replicas * each / unit * (1 - 1e-12))
-    # Where a replica takes more than a unit, a unit less may hold as many.
-    held = int((units - fewer) * unit / each * (1 + 1e-12))
-    return held if not fewer else min(held, replicas - 1)
+    return priced(scenario, loaded(best, demand.rate, scv, count, demand.objectives), budget), {}
 
 
 def _loses(winner: Sized, other: Sized, goal: str) -> str:

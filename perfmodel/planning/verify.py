@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from perfmodel.machines import speculation
 from perfmodel.planning.checked import Checked, Key, Sure
 from perfmodel.planning.load import Sized
 from perfmodel.planning.simulate import COMPARED, drawn, measured, simulate
@@ -20,30 +21,32 @@ SEEDS, REQUESTS = (3, 6), 4000
 _REPLICAS, _FEW, _MANY_RUNNING = 8, 3, 48
 #: Mean lives of a request until a replica is in its stride, and those that are looked at then.
 _WARM_UP, _LOOKED_AT = 3.0, 9.0
-#: Share beyond its limit from which on one seed is enough to know that an objective is missed.
-_FAR = 1.25
+#: Ratio to its limit from which on one seed is enough to know that an objective is missed, and that all are met.
+_FAR, _NEAR = 1.25, 0.75
 
 #: Standard deviations from the middle to an end of an 80 % band.
 _BAND = NormalDist().inv_cdf(0.9)
 
 
-def check(answer: Sized, faster: float = 1.0) -> Checked:
+def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
     """Simulate an answer until its objectives are known to be met or missed, or for the most seeds.
 
     Parameters
     ----------
     answer : Sized
         With one objective at least.
-    faster : float
-        Requests arrive so many times as fast, and times are held to as much less: what a machine that is slower by
-        this factor is asked for [1].
+    growth : float
+        Of the rate, for which there is to be room [1].
+    factor : float
+        By which the machine is taken to be slower: as requests that arrive faster by it and are held to shorter times
+        [1].
 
     Returns
     -------
     Checked
     """
     load = answer.load
-    service, limits = load.service, {key: limit / faster for key, limit in load.objectives.limits.items()}
+    service, limits = load.service, slower(load.objectives, factor).limits
     running = load.queue.running if math.isfinite(load.queue.running) else float(service.cap)
     replicas = min(load.replicas, _FEW if running > _MANY_RUNNING else _REPLICAS)
     life = max(running, 1.0) * replicas
@@ -51,7 +54,7 @@ def check(answer: Sized, faster: float = 1.0) -> Checked:
     # Those that come last meet a replica that empties.
     last = first + max(REQUESTS, math.ceil(_LOOKED_AT * life))
     count = last + math.ceil(life)
-    rate = load.rate * faster * replicas / load.replicas
+    rate = load.rate * growth * factor * replicas / load.replicas
     seen: dict[Key, list[float]] = {key: [] for key in limits}
     found = Checked(limits, {}, {}, 0)
     for seed in range(SEEDS[1]):
@@ -73,7 +76,8 @@ def check(answer: Sized, faster: float = 1.0) -> Checked:
             for key, values in seen.items()
         }
         found = Checked(limits, means, errors, (seed + 1) * count)
-        if any(means[key] > _FAR * limit for key, limit in limits.items()):
+        ratios = [means[key] / limit for key, limit in limits.items()]
+        if max(ratios) > _FAR or max(ratios) < _NEAR:
             break
         if seed + 1 >= SEEDS[0] and (found.met or found.missed):
             break
@@ -98,7 +102,7 @@ def spread(scenario: Scenario) -> float:
 
 
 def slower(objectives: Objectives, factor: float) -> Objectives:
-    """Return objectives for a machine that is not slower, but held to times shorter by a factor [1]."""
+    """Return the objectives of a machine that is slower by a factor: those of the present one are shorter by it [1]."""
     return Objectives({key: limit / factor for key, limit in objectives.limits.items()})
 
 
@@ -129,23 +133,44 @@ def sure(answer: Sized, most: int) -> Sure | None:
         )
         return count
 
-    # What the closed form takes now stands for what the simulation was content with.
     now = needed(1.0)
     if not now:
         return None
+    # Where the simulation was content with fewer, what the closed form takes stands for them.
+    count = max(now, load.replicas)
 
     def holds(factor: float) -> bool:
-        queue = queue_of(load.service, load.rate * factor, load.arrival_scv, now)
+        queue = queue_of(load.service, load.rate * factor, load.arrival_scv, count)
         return not queue.saturated and not slower(load.objectives, factor).failed(queue)
 
     low, high = 1.0, math.exp(4 * sigma)
     while high / low > 1.03:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
-    each = answer.chips / now
-    slow = needed(math.exp(_BAND * sigma))
+    share = answer.chips / load.replicas * load.replicas / count
+    slow, fast = (needed(math.exp(sign * _BAND * sigma)) for sign in (1, -1))
     return Sure(
-        each * (needed(math.exp(-_BAND * sigma)) or 1),
-        each * slow if slow else math.inf,
+        share * sold(answer.scenario, fast or 1),
+        share * sold(answer.scenario, slow) if slow else math.inf,
         NormalDist().cdf(math.log(low) / sigma),
     )
+
+
+def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:
+    """Return the replicas that whole units of purchase hold: no fewer than these, or the next fewer.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The plan of a replica.
+    replicas : int
+    fewer : bool
+        Whether a unit less is wanted.
+    """
+    system = scenario.system
+    unit = float(system.chips_per_node) if system.sold_by == "node" else 1.0
+    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    units = math.ceil(replicas * each / unit * (1 - 1e-12))
+    # Where a replica takes more than a unit, a unit less may hold as many.
+    held = int((units - fewer) * unit / each * (1 + 1e-12))
+    return held if not fewer else min(held, replicas - 1)

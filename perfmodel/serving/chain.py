@@ -45,6 +45,8 @@ _GROUPS, _LENGTHS = 48, 24
 _PARTS = (np.arange(8) + 0.5) / 8
 #: Steps after a prefill until it is forgotten.
 _WAKE = 12
+#: How near arrivals and departures of a chain are brought, and how far the search for that goes.
+_BALANCE, _FARTHEST = 1e-4, 1e7
 
 
 @dataclass(frozen=True)
@@ -599,14 +601,25 @@ def _dispersions(scv: float) -> tuple[Any, Any]:
 
 def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) -> tuple[Any, float, float]:
     """Return the law of the number whose mean death rate is the arrival rate, see :func:`stationary`."""
-    base, shift = (np.log(rate) - np.log(death)) / spread, 0.0
-    for _ in range(40):
-        probability, beyond, excess = stationary(base + shift, tail)
-        flow = float(np.sum(probability[1:] * death)) + beyond * full
-        if abs(flow / rate - 1) < 1e-4:
-            break
-        shift += 0.7 * np.log(rate / flow) / spread
-    return probability, beyond, excess
+    from scipy.optimize import brentq
+
+    base = (np.log(rate) - np.log(death)) / spread
+
+    def over(shift: float) -> float:
+        probability, beyond, _ = stationary(base + shift, tail)
+        return math.log((float(np.sum(probability[1:] * death)) + beyond * full) / rate)
+
+    # More requests finish the more there are: the root lies between a shift that finishes too few and one too many.
+    near = over(0.0)
+    if abs(near) < _BALANCE:
+        return stationary(base, tail)
+    away = math.copysign(1.0, -near)
+    while over(away) * near > 0 and abs(away) < _FARTHEST:
+        away *= 4.0
+    if over(away) * near > 0:
+        return stationary(base + away, tail)
+    low, high = sorted((0.0, away))
+    return stationary(base + brentq(over, low, high, xtol=1e-7), tail)
 
 
 @dataclass(frozen=True)
