@@ -113,7 +113,11 @@ class Sized(Shown):
         """Return the answer as flat columns."""
         flat: dict[str, Any] = {}
         for key, value in self.to_dict().items():
-            flat |= spread(key, value)
+            if key == "simulated":
+                for name, parts in (value or {}).items():
+                    flat |= spread(f"simulated_{name}", parts)
+            else:
+                flat |= spread(key, value)
         flat["assumed"] = "; ".join(assumptions(self.scenario))
         flat["warnings"] = "; ".join((*self.scenario.warnings, *cautions(self.scenario, self.load)))
         return flat

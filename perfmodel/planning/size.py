@@ -52,6 +52,8 @@ _CHECKS, _CHECKS_OF_A_PLAN = 16, 6
 _FEWER, _SAFE = 4, 0.9
 #: Chips by the closed form, over those of the best answer, up to which a plan is tried at fewer.
 _RIVALS = 1.35
+#: Replicas beyond which no period is looked at.
+_MANY = 1_000_000
 #: Chips beyond which a plan is no answer, unless told otherwise.
 MOST_CHIPS = 100_000.0
 
@@ -383,12 +385,14 @@ def _periods(answer: Sized, profile: Sequence[float], objectives: Objectives) ->
     if not all(math.isfinite(share) and 0 <= share <= 1 for share in profile):
         raise UserError("--profile: give shares of the rate between 0 and 1, as 0.3,0.5,1")
     load = answer.load
-    needed = {
-        share: replicas_for(load.service, load.rate * share, load.arrival_scv, objectives, load.replicas)[0]
-        for share in set(profile)
-        if share > 0
-    }
-    return tuple((share, needed.get(share, 0) or 1) for share in profile)
+
+    def needed(share: float) -> int:
+        return replicas_for(load.service, load.rate * share, load.arrival_scv, objectives, _MANY)[0] if share > 0 else 0
+
+    # The simulation may be content with other numbers than the closed form, whole units too: periods go in proportion.
+    most = needed(1.0) or load.replicas
+    counts = {share: math.ceil(needed(share) / most * load.replicas) for share in set(profile)}
+    return tuple((share, min(load.replicas, max(1, counts[share]))) for share in profile)
 
 
 def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: list[str]) -> Sized:

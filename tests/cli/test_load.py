@@ -121,7 +121,7 @@ def test_tables_show_percentiles_and_what_binds(capsys):
 
 
 def test_the_rejected_are_explained_when_asked(capsys):
-    arguments = ["size", "llama-3.1-70b", "--on", "dgx-h100", "--rate", "2", "--least", "chips"]
+    arguments = ["size", "llama-3.1-70b", "--on", "dgx-h100", "--rate", "2", "--least", "chips", "--no-objective"]
     _, short, _ = asked(capsys, *arguments)
     _, long, _ = asked(capsys, *arguments, "--explain-rejected")
     assert "--explain-rejected" in short
@@ -157,9 +157,9 @@ def test_a_trace_is_replayed(capsys, tmp_path):
         (["predict", *ASKED, "--rate", "2", "--concurrency", "4"], "either --rate or --concurrency"),
         (["predict", *ASKED, "--ttft-p99", "1 s"], "give --rate"),
         (["size", *ASKED, "--rate", "2", "--ttft-p99", "3 GB"], "--ttft-p99"),
-        (["size", *ASKED, "--rate", "2", "--least", "beauty"], "cost, power, chips"),
-        (["size", *ASKED, "--rate", "2", "--dp", "2"], "leave --dp"),
-        (["size", *ASKED, "--rate", "2", "--ks", "4"], "--k"),
+        (["size", *ASKED, "--rate", "2", "--no-objective", "--least", "beauty"], "cost, power, chips"),
+        (["size", *ASKED, "--rate", "2", "--no-objective", "--dp", "2"], "leave --dp"),
+        (["size", *ASKED, "--rate", "2", "--no-objective", "--ks", "4"], "--k"),
         (["simulate", *ASKED], "one of --rate, --trace and --concurrency"),
         (["simulate", *ASKED, "--trace", "nowhere.csv"], "no such file"),
         (["predict", *ASKED, "--rate", "2", "--set", "traffic.lengths=azur"], "azure-chat"),
@@ -181,12 +181,12 @@ def test_pools_and_spares_answer(capsys):
     assert found["prefill"]["replicas"] >= 1
     assert set(found["decode"]["tpot_s"]) == STATISTICS
     assert found["kv_transfer_s"] > 0
-    code, out, _ = asked(capsys, "size", *ASKED, "--rate", "10", "--availability", "0.999", "--json")
+    code, out, _ = asked(capsys, "size", *ASKED, "--rate", "10", "--no-objective", "--availability", "0.999", "--json")
     (answer,) = json.loads(out)["answers"]
     assert code == OK
     assert answer["availability"]["reached"] >= 0.999
     assert answer["chips"] == answer["replicas"] + answer["availability"]["spares"]
-    code, _, err = asked(capsys, "size", *ASKED, "--rate", "10", "--availability", "99.9")
+    code, _, err = asked(capsys, "size", *ASKED, "--rate", "10", "--no-objective", "--availability", "99.9")
     assert code == REFUSED
     assert "--availability" in err
 
@@ -200,7 +200,7 @@ def test_a_profile_needs_no_more_than_its_peak(capsys):
     counts = [period["replicas"] for period in answer["periods"]]
     assert counts == sorted(counts)
     assert counts[-1] == answer["replicas"]
-    code, _, err = asked(capsys, "size", *ASKED, "--rate", "80", "--profile", "0.1,5")
+    code, _, err = asked(capsys, "size", *ASKED, "--rate", "80", "--no-objective", "--profile", "0.1,5")
     assert code == REFUSED
     assert "--profile" in err
 
@@ -218,7 +218,9 @@ def test_python_mirrors_the_command_line():
 
 
 def test_a_layout_that_is_given_is_not_searched_over(capsys):
-    code, out, _ = asked(capsys, "size", "llama-3.1-8b", "--on", "dgx-h100", "--tp", "2", "--rate", "10", "--json")
+    code, out, _ = asked(
+        capsys, "size", "llama-3.1-8b", "--on", "dgx-h100", "--tp", "2", "--rate", "10", "--no-objective", "--json"
+    )
     found = json.loads(out)
     assert code == OK
     assert {answer["plan"]["tp"] for answer in found["answers"]} == {2.0}
@@ -226,7 +228,19 @@ def test_a_layout_that_is_given_is_not_searched_over(capsys):
 
 
 def test_spares_stand_beside_a_system_whose_failures_nobody_has_published(capsys):
-    ask = ["size", "llama-3.1-8b", "--on", "dgx-h100", "--on", "lpu-v1", "--rate", "5", "--availability", "0.999"]
+    ask = [
+        "size",
+        "llama-3.1-8b",
+        "--on",
+        "dgx-h100",
+        "--on",
+        "lpu-v1",
+        "--rate",
+        "5",
+        "--no-objective",
+        "--availability",
+        "0.999",
+    ]
     assert invoke(ask) == OK
     (spares,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("spares")]
     assert sorted(cell == "-" for cell in spares.split()[1:]).count(True) == 1

@@ -447,7 +447,7 @@ VERBS = {
     "explain": ["explain", "tpot", "llama-3.1-8b", "--on", "dgx-h100:tp=2", "--depth", "1"],
     "solve": ["solve", "tpot", "llama-3.1-8b", "--on", "dgx-h100:tp=2", "--for", "rates.bf16", "--target", "1s"],
     "sweep": ["sweep", "llama-3.1-8b", "--on", "dgx-h100:tp=2", "--axis", "concurrency=1,8"],
-    "size": ["size", "llama-3.1-8b", "--on", "dgx-h100:tp=2", "--rate", "2"],
+    "size": ["size", "llama-3.1-8b", "--on", "dgx-h100:tp=2", "--rate", "2", "--ttft-p99", "5 s"],
     "simulate": ["simulate", "llama-3.1-8b", "--on", "dgx-h100:tp=2", "--rate", "2", "--requests", "20"],
     "fit": ["fit", "llama-3.1-8b", "--on", "dgx-h100:tp=2"],
     "collective": ["collective", "all-reduce", "--on", "dgx-h100", "--tp", "2", "--message", "1MB"],

@@ -85,6 +85,8 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--precisions", "bf16", "bf16,fp8"),
         ("--ks", "3", "3,5"),
         ("--max-chips", "100", "1"),
+        ("--confidence", "0.5", "0.95"),
+        ("--headroom", "10%", "900%"),
         ("--availability", "0.9", "0.9999999"),
         ("--chip-mtbf", "50000h", "50h"),
         ("--profile", "0.3,1", "0.3,0.6,1"),
@@ -92,7 +94,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--requests", "30", "40"),
         ("--seed", "1", "2"),
     ]
-} | {"--steady": ([], ["--steady"])}
+} | {option: ([], [option]) for option in ("--steady", "--allow-unmeasured", "--no-objective")}
 
 #: What an option cannot be asked without; where none of them is there the first comes along.
 NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -109,6 +111,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "--accept": (("--draft",),),
     "--accept-logged": (("--draft",),),
     "--chip-mtbf": (("--availability",),),
+    "--confidence": (("--ttft-p99",),),
     "--steady": (("--concurrency",),),
 }
 Needs = tuple[tuple[str, ...], ...]
@@ -150,8 +153,13 @@ EXCLUDED = {
         ("--prefill-on", "--plan"),
         *(
             ("--prefill-on", other)
-            for other in ("--least", "--precisions", "--ks", "--availability", "--chip-mtbf", "--profile")
+            for other in (
+                *("--least", "--precisions", "--ks", "--availability", "--chip-mtbf", "--profile"),
+                *("--allow-unmeasured", "--no-objective", "--confidence", "--headroom"),
+            )
         ),
+        *(("--no-objective", time) for time in TIMES),
+        ("--no-objective", "--confidence"),
     )
 }
 #: Options that a verb has for the sake of a line that says what to ask instead.
@@ -222,6 +230,8 @@ def words(verb: str, options: Iterable[str], changed: str = "", near: bool = Fal
     values = VALUES | ({time: [[time, limit] for limit in NEAR[time.split("-")[2]]] for time in TIMES} if near else {})
     given = [SPECIAL.get((verb, option), values[option])[option == changed] for option in sorted(options)]
     form = ["--csv"] if verb == "sweep" else ["--json"]
+    if verb == "size" and not {*options} & {*TIMES, "--no-objective", "--prefill-on"}:
+        form = ["--no-objective", *form]
     return (*BASE[verb], *itertools.chain.from_iterable(given), *form)
 
 
@@ -276,7 +286,7 @@ def says_so(command: tuple[str, ...], option: str) -> bool:
 WITHOUT_NUMBERS = {
     "fit": ("--concurrency", "--k", "--alpha", "--ar", "--accept", "--accept-logged"),
     **dict.fromkeys(("predict", "compare"), TIMES),
-    "size": ("--least", "--ep", *TIMES),
+    "size": ("--least", "--ep", "--allow-unmeasured", "--no-objective", *TIMES),
     "solve": ("--attention-dp",),
     "explain": ("--steady",),
 }
@@ -350,7 +360,7 @@ FORMS = {
 @pytest.mark.parametrize("verb", FORMS)
 def test_an_answer_leaves_in_one_form(verb: str) -> None:
     # A search has something to reject.
-    base = (*BASE[verb], "--rate", "2") if verb == "size" else words(verb, whole(verb, []))[:-1]
+    base = (*BASE[verb], "--rate", "2", "--no-objective") if verb == "size" else words(verb, whole(verb, []))[:-1]
     printed = {told(base)[1], *(told((*base, form))[1] for form in FORMS[verb])}
     assert len(printed) == 1 + len(FORMS[verb])
     for pair in itertools.combinations(FORMS[verb], 2):
@@ -424,7 +434,18 @@ def test_pools_obey_chips_and_leave_as_rows() -> None:
 
 
 def test_what_a_search_lacks_is_said_by_what_would_do() -> None:
-    command = ("size", "llama-3.1-70b", "--on", "dgx-h100", "--rate", "500", "--max-chips", "8", "--json")
+    command = (
+        "size",
+        "llama-3.1-70b",
+        "--on",
+        "dgx-h100",
+        "--rate",
+        "500",
+        "--no-objective",
+        "--max-chips",
+        "8",
+        "--json",
+    )
     assert "needs more than 8 chips" in json.loads(told(command)[1])["reason"]
 
 

@@ -31,7 +31,7 @@ VERBS = {
     "compare at a rate": ["compare", *QUESTION, "--rate", "2"],
     "fit": ["fit", *QUESTION],
     "tco": ["tco", *QUESTION, "--samples", "64"],
-    "size": ["size", *QUESTION, "--rate", "2"],
+    "size": ["size", *QUESTION, "--rate", "2", "--ttft-p99", "5 s"],
     "size of pools": ["size", *QUESTION, "--rate", "2", "--prefill-on", "dgx-h100:tp=2"],
     "explain": ["explain", "tpot", *QUESTION],
     "solve": ["solve", "tpot", *QUESTION, "--for", "memory.hbm.bandwidth", "--target", "6 ms"],

@@ -21,7 +21,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "sweep": lambda: perfmodel.sweep("llama-3.1-8b", on=H100, axes={"traffic.concurrency": "1:64:12"}),
     "fit": lambda: perfmodel.fit("llama-3.1-8b", on=H100),
     "load": lambda: perfmodel.load("llama-3.1-8b", on=H100, rate=5),
-    "size": lambda: perfmodel.size("llama-3.1-8b", on=[H100], rate=5, profile=[0.5, 1.0]),
+    "size": lambda: perfmodel.size("llama-3.1-8b", on=[H100], rate=5, ttft_p99=5, profile=[0.5, 1.0]),
     "no size": lambda: perfmodel.size("llama-3.1-8b", on=[H100], rate=5, objectives={"tpot_p99": 1e-6}),
     "simulate": lambda: perfmodel.simulate("llama-3.1-8b", on=H100, rate=5, requests=50),
     "saturated": lambda: perfmodel.simulate("llama-3.1-8b", on=H100, rate=1e6, requests=50),
