@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perfmodel.errors import UserError
 from perfmodel.evidence.calibrate import FITTED_SPEEDS, PUBLIC_SPEEDS, public_speed
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
+from perfmodel.numerics import NAN
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table, Verdict, figure
@@ -62,21 +63,162 @@ def _stored(model: str, precision: str) -> str:
 
 def _on_gpus(model: str, on: str, options: Options) -> Any:
     """Return a scenario that fits, on two nodes where one is too small."""
-    return _fitting(model, [on, f"{on.split(':')[0]}:tp=8,pp=2"], options)
+    return _fitting(model, [on, f"{_short(on)}:tp=8,pp=2"], options)
 
 
-def _with_dataflow(rival: str, times: Mapping[str, tuple[float, float, float]]) -> Claim:
-    """Return what holds of the lowest latency once a dataflow machine is compared: its time, ours and the bare one."""
-    lost = [model for model, (theirs, ours, _) in times.items() if theirs < ours]
-    bare = [model for model, (theirs, _, ours) in times.items() if theirs < ours]
-    verdict: Verdict = "holds" if not lost and not bare else "fails" if bare else "depends"
-    flips = "; ".join(f"{model} {times[model][0]:.2f} against {times[model][1]:.2f} s" for model in lost)
+def _row(model: str, system: str, scenario: Any) -> dict[str, Any]:
+    """Return the times of one request on a system, NaN where the model does not fit."""
+    if scenario is None:
+        return {
+            "model": model,
+            "system": system,
+            "precision": "does not fit",
+            "chips": NAN,
+            **dict.fromkeys(_WANTED, NAN),
+        }
+    plan = scenario.deployment
+    chips = float(plan.tp * plan.pp)
+    return {"model": model, "system": system, "precision": plan.precision, "chips": chips, **_latency(scenario)}
+
+
+def _latency_frame(
+    models: Sequence[str], on: Sequence[str], against: Sequence[str], beside: str, options: Options
+) -> pd.DataFrame:
+    """Return the times of one request: of the pipeline as calibrated and bare, of a dataflow machine, and of GPUs.
+
+    ``side`` says which of them a row is; ``overhead`` is the time a layer that the calibrated pipeline loses [s].
+    """
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        asked = replace(options, precision=_stored(model, str(options.precision)))
+        base = _fitting(model, on, asked)
+        if base is None:
+            raise UserError(f"{model} fits none of {', '.join(on)}")
+        overhead = float(base.system.efficiency.layer_overhead)
+        for name, value in (("as calibrated", overhead), ("bare", 0.0)):
+            scenario = put(base, "system.efficiency.layer_overhead", value)
+            rows.append({**_row(model, f"{base.system.name}, {name}", scenario), "side": name, "overhead": overhead})
+        rival = _fitting(model, [beside], asked)
+        if rival is not None:
+            rows.append({**_row(model, _short(beside), rival), "side": "dataflow"})
+        gpus = [_row(model, _short(system), _on_gpus(model, system, asked)) for system in against]
+        if all(row["precision"] == "does not fit" for row in gpus):
+            raise UserError(f"{model} fits none of {', '.join(against)}")
+        rows += [{**row, "side": "GPUs"} for row in gpus]
+    return pd.DataFrame(rows)
+
+
+def _short(on: str) -> str:
+    return on.split(":")[0]
+
+
+def _sides_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a model: the request of each side [s], factors over the pipeline, the overhead that ties [us]."""
+    rows = []
+    for model, part in frame.groupby("model", sort=False):
+        time = part.groupby("side").request_latency_s.min()
+        gpus = part[part.side == "GPUs"].set_index("system").request_latency_s
+        calibrated, bare, theirs = time["as calibrated"], time["bare"], time["GPUs"]
+        # The request is affine in the overhead, so that the tie has a closed form.
+        overhead = part.overhead.max()
+        slope = (calibrated - bare) / overhead
+        rows.append(
+            {
+                "model": model,
+                "fastest": gpus.idxmin(),
+                "gpus": theirs,
+                "calibrated": calibrated,
+                "bare": bare,
+                "dataflow": time.get("dataflow", NAN),
+                "factor": theirs / calibrated,
+                "factor_bare": theirs / bare,
+                "tie": (theirs - bare) / slope * 1e6,
+                "overhead": overhead * 1e6,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _against_gpus(sides: pd.DataFrame) -> Claim:
+    """Return what holds of the lowest latency against GPUs."""
+    slower = sides.model[sides.factor < 1]
+    return Claim(
+        "The LPU pipeline has a lower latency than GPUs for every model it serves",
+        "depends" if len(slower) or sides.factor_bare.min() < 1 else "holds",
+        f"one request at a time, with 0 to {sides.overhead.iloc[-1]:.0f} us a layer that the bare machine does not "
+        "explain"
+        + (f", but as calibrated not for {', '.join(slower)}" if len(slower) else "")
+        + f". A GPU system ties at {sides.tie.min():.0f} to {sides.tie.max():.0f} us, by model: the overhead decides.",
+    )
+
+
+def _with_dataflow(rival: str, sides: pd.DataFrame) -> Claim:
+    """Return what holds of the lowest latency once a dataflow machine is compared."""
+    both = sides[sides.dataflow.notna()]
+    lost, bare = both[both.dataflow < both.calibrated], both[both.dataflow < both.bare]
+    verdict: Verdict = "fails" if len(bare) else "depends" if len(lost) else "holds"
+    flips = "; ".join(f"{one.model} {one.dataflow:.2f} against {one.calibrated:.2f} s" for one in lost.itertuples())
     return Claim(
         f"... and lower than {rival}'s",
         verdict,
-        f"of {len(times)} models that both hold, {rival} is faster for {len(lost)} as the LPU is calibrated"
-        + (f" ({flips})" if lost else "")
+        f"of {len(both)} models that both hold, {rival} is faster for {len(lost)} as the LPU is calibrated"
+        + (f" ({flips})" if flips else "")
         + f" and for {len(bare)} against the bare machine. The paper compares with providers of its day.",
+    )
+
+
+def _latency_chart(frame: pd.DataFrame, traffic: str) -> Chart:
+    """Return the time of one request by model and system."""
+    titles = {
+        "model": "model",
+        "system": "system",
+        "precision": "weights",
+        "chips": "chips",
+        "ttft_s": "TTFT [s]",
+        "tpot_s": "TPOT [s]",
+        "request_latency_s": "request latency [s]",
+    }
+    return Chart(
+        "ship-latency",
+        f"Time of one request, {traffic}",
+        frame[list(titles)],
+        titles,
+        "model",
+        "request_latency_s",
+        (Layer("bar"),),
+        color="system",
+        caption="The paper's figure 1 has no readable values: it shows the LPU's service as the fastest",
+    )
+
+
+def _sides_table(sides: pd.DataFrame) -> Table:
+    """Return the fastest GPU system of each model beside the pipeline."""
+    return Table(
+        "Fastest GPU system, and the overhead a layer at which it ties",
+        (
+            "model",
+            "fastest GPUs",
+            "GPUs [s]",
+            "LPU, calibrated [s]",
+            "LPU, bare [s]",
+            "factor",
+            "factor bare",
+            "tie [us a layer]",
+        ),
+        [
+            (
+                one.model,
+                one.fastest,
+                f"{one.gpus:.2f}",
+                f"{one.calibrated:.2f}",
+                f"{one.bare:.3f}",
+                f"{one.factor:.1f}x",
+                f"{one.factor_bare:.0f}x",
+                f"{one.tie:.0f}",
+            )
+            for one in sides.itertuples()
+        ],
+        (2, 3, 4, 5, 6, 7),
     )
 
 
@@ -91,146 +233,18 @@ def latency(
     precision: str = "fp8",
 ) -> Figure:
     """End-to-end latency by model (Figure 1): the LPU pipeline against GPU systems, and beside a dataflow machine."""
-    rows: list[dict[str, Any]] = []
-    table: list[Sequence[str]] = []
-    factors: dict[str, list[float]] = {"as calibrated": [], "bare": []}
-    rivalled: dict[str, tuple[float, float, float]] = {}
-    for model in models:
-        options = Options(traffic=traffic, concurrency=concurrency, precision=_stored(model, precision))
-        base = _fitting(model, on, options)
-        if base is None:
-            raise UserError(f"{model} fits none of {', '.join(on)}")
-        overhead = float(base.system.efficiency.layer_overhead)
-        mine = {}
-        for name, value in (("as calibrated", overhead), ("bare", 0.0)):
-            found = _latency(put(base, "system.efficiency.layer_overhead", value))
-            mine[name] = found["request_latency_s"]
-            rows.append(
-                {
-                    "model": model,
-                    "system": f"{base.system.name}, {name}",
-                    "precision": base.deployment.precision,
-                    "chips": float(base.deployment.tp * base.deployment.pp),
-                    **found,
-                }
-            )
-        rival = _fitting(model, [beside], options)
-        if rival is not None:
-            found = _latency(rival)
-            rivalled[model] = (found["request_latency_s"], mine["as calibrated"], mine["bare"])
-            rows.append(
-                {
-                    "model": model,
-                    "system": beside.split(":")[0],
-                    "precision": rival.deployment.precision,
-                    "chips": float(rival.deployment.tp * rival.deployment.pp),
-                    **found,
-                }
-            )
-        others = {}
-        for system in against:
-            scenario = _on_gpus(model, system, options)
-            if scenario is None:
-                rows.append(
-                    {
-                        "model": model,
-                        "system": system.split(":")[0],
-                        "precision": "does not fit",
-                        "chips": np.nan,
-                        **dict.fromkeys(_WANTED, np.nan),
-                    }
-                )
-                continue
-            found = _latency(scenario)
-            others[system.split(":")[0]] = found["request_latency_s"]
-            rows.append(
-                {
-                    "model": model,
-                    "system": system.split(":")[0],
-                    "precision": scenario.deployment.precision,
-                    "chips": float(scenario.deployment.tp * scenario.deployment.pp),
-                    **found,
-                }
-            )
-        if not others:
-            raise UserError(f"{model} fits none of {', '.join(against)}")
-        fastest = min(others, key=lambda name: others[name])
-        for name, values in factors.items():
-            values.append(others[fastest] / mine[name])
-        # The request is affine in the overhead, so that the tie has a closed form.
-        slope = (mine["as calibrated"] - mine["bare"]) / overhead
-        tie = (others[fastest] - mine["bare"]) / slope
-        table.append(
-            (
-                model,
-                fastest,
-                f"{others[fastest]:.2f}",
-                f"{mine['as calibrated']:.2f}",
-                f"{mine['bare']:.3f}",
-                f"{factors['as calibrated'][-1]:.1f}x",
-                f"{factors['bare'][-1]:.0f}x",
-                f"{tie * 1e6:.0f}",
-            )
-        )
-    frame = pd.DataFrame(rows)
-    least, most = (pick(float(row[-1]) for row in table) for pick in (min, max))
-    slower = [model for model, factor in zip(models, factors["as calibrated"], strict=True) if factor < 1]
+    options = Options(traffic=traffic, concurrency=concurrency, precision=precision)
+    frame = _latency_frame(models, on, against, beside, options)
+    sides = _sides_frame(frame)
     return Figure(
         "End-to-end latency by model",
         f"One request of {traffic} at a time: with the overhead drawn from public speeds the pipeline is "
-        f"{min(factors['as calibrated']):.1f} to {max(factors['as calibrated']):.1f} times as fast as the fastest GPU "
-        f"system, bare "
-        f"{min(factors['bare']):.0f} to {max(factors['bare']):.0f} times. It flips where a layer loses more than "
-        f"{min(float(row[-1]) for row in table):.0f} to {max(float(row[-1]) for row in table):.0f} us, by model.",
-        charts=(
-            Chart(
-                "ship-latency",
-                f"Time of one request, {traffic}",
-                frame,
-                {
-                    "model": "model",
-                    "system": "system",
-                    "precision": "weights",
-                    "chips": "chips",
-                    "ttft_s": "TTFT [s]",
-                    "tpot_s": "TPOT [s]",
-                    "request_latency_s": "request latency [s]",
-                },
-                "model",
-                "request_latency_s",
-                (Layer("bar"),),
-                color="system",
-                caption="The paper's figure 1 has no readable values: it shows the LPU's service as the fastest",
-            ),
-        ),
-        claims=(
-            Claim(
-                "The LPU pipeline has a lower latency than GPUs for every model it serves",
-                "depends" if slower or min(factors["bare"]) < 1 else "holds",
-                f"one request at a time, with 0 to {overhead * 1e6:.0f} us a layer that the bare machine does not "
-                f"explain"
-                + (f", but as calibrated not for {', '.join(slower)}" if slower else "")
-                + f". A GPU system ties at {least:.0f} to {most:.0f} us, by model: the overhead decides.",
-            ),
-            _with_dataflow(beside.split(":")[0], rivalled),
-        ),
-        tables=(
-            Table(
-                "Fastest GPU system, and the overhead a layer at which it ties",
-                (
-                    "model",
-                    "fastest GPUs",
-                    "GPUs [s]",
-                    "LPU, calibrated [s]",
-                    "LPU, bare [s]",
-                    "factor",
-                    "factor bare",
-                    "tie [us a layer]",
-                ),
-                table,
-                (2, 3, 4, 5, 6, 7),
-            ),
-        ),
+        f"{sides.factor.min():.1f} to {sides.factor.max():.1f} times as fast as the fastest GPU system, bare "
+        f"{sides.factor_bare.min():.0f} to {sides.factor_bare.max():.0f} times. It flips where a layer loses more than "
+        f"{sides.tie.min():.0f} to {sides.tie.max():.0f} us, by model.",
+        charts=(_latency_chart(frame, traffic),),
+        claims=(_against_gpus(sides), _with_dataflow(_short(beside), sides)),
+        tables=(_sides_table(sides),),
         notes=(
             f"Weights have {precision} on every system, or what the checkpoint has where that is smaller.",
             "The public service's queues, network and other users are not in these times.",
@@ -278,6 +292,89 @@ def _calibrated_speeds(models: Sequence[str]) -> tuple[list[tuple[str, ...]], li
     return table, numbers
 
 
+def _causes(model: str, on: str, options: Options) -> tuple[float, list[tuple[str, float]]]:
+    """Return the layers of a model, and what of the public time a layer each cause explains [us]."""
+    asked = resolve(model, on, options)
+    scenario = put(asked, "system.efficiency.layer_overhead", 0.0)
+    system, layers = scenario.system, float(layer_count(scenario.model))
+    answer = evaluate(scenario)
+    bare = float(answer.metrics["tpot_s"]) / layers * 1e6
+    links = float(answer.breakdown["decode"]["collective"]) / layers * 1e6
+    curve = machine_of(system).all_reduce(system, scenario.model.hidden * ACTIVATION_BYTES)
+    assert curve is not None
+    hidden = 2e6 * float(curve[0]) + float(system.link.hop_latency) * 1e6 - links
+    parts = [
+        ("bare: SRAM and matrix units", bare - links),
+        ("bare: exposed all-reduces and hop", links),
+        ("two all-reduces, if nothing hides them", max(0.0, hidden)),
+        *((name, (low + high) / 2) for name, low, high in _CAUSES),
+    ]
+    parts.append(("unexplained", PUBLIC[model] - sum(value for _, value in parts)))
+    return layers, parts
+
+
+def _causes_frame(models: Sequence[str], on: str, options: Options) -> pd.DataFrame:
+    """Return the public time a layer by cause [us]."""
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        layers, parts = _causes(model, on, options)
+        rows += [
+            {
+                "model": model,
+                "cause": name,
+                "us": value,
+                "public": PUBLIC[model],
+                "kind": "predicted" if name.startswith("bare") else "estimate",
+                "layers": layers,
+            }
+            for name, value in parts
+        ]
+    return pd.DataFrame(rows)
+
+
+def _bare_numbers(causes: pd.DataFrame) -> list[Number]:
+    """Return the bare time a layer of each model beside the public one."""
+    return [
+        Number(
+            f"{model}, bare, a layer",
+            float(part.us[part.kind == "predicted"].sum()),
+            "us",
+            float(part.public.iloc[0]),
+            "predicted",
+            source="public output speeds of GroqCloud",
+            note=f"uncalibrated; {part.layers.iloc[0]:g} layers",
+        )
+        for model, part in causes.groupby("model", sort=False)
+    ]
+
+
+def _causes_chart(causes: pd.DataFrame) -> Chart:
+    """Return the time a layer of each model, cause by cause."""
+    titles = {
+        "model": "model",
+        "cause": "cause",
+        "us": "time a layer [us]",
+        "public": "public time a layer [us]",
+        "kind": "kind",
+    }
+    return Chart(
+        "ship-public-speeds",
+        "Time a layer: the bare model, causes that can be estimated, and the rest",
+        causes[list(titles)],
+        titles,
+        "us",
+        "model",
+        (Layer("bar"),),
+        color="cause",
+        stacked=True,
+        across=True,
+        caption=(
+            "Uncalibrated. Public: output speeds of GroqCloud 2024-26, middle of the range. Every cause but "
+            "the bare model is an estimate"
+        ),
+    )
+
+
 @figure("ship-public-speeds")
 def public_speeds(
     models: Sequence[str] = ("llama-3.1-8b", "gpt-oss-20b", "llama-3.3-70b", "gpt-oss-120b"),
@@ -286,87 +383,18 @@ def public_speeds(
     context: float = 1024,
 ) -> Figure:
     """The bare LPU model against public speeds, in microseconds a layer, uncalibrated."""
-    rows: list[dict[str, Any]] = []
-    numbers = []
     only_known(models, PUBLIC)
-    for model in models:
-        scenario = put(
-            resolve(model, on, Options(precision=precision, prompt=context, output=64.0)),
-            "system.efficiency.layer_overhead",
-            0.0,
-        )
-        system, link = scenario.system, scenario.system.link
-        layers = float(layer_count(scenario.model))
-        answer = evaluate(scenario)
-        bare = float(answer.metrics["tpot_s"]) / layers * 1e6
-        links = float(answer.breakdown["decode"]["collective"]) / layers * 1e6
-        curve = machine_of(system).all_reduce(system, scenario.model.hidden * ACTIVATION_BYTES)
-        assert curve is not None
-        summed = 2e6 * float(curve[0])
-        public = PUBLIC[model]
-        parts = [
-            ("bare: SRAM and matrix units", bare - links),
-            ("bare: exposed all-reduces and hop", links),
-            ("two all-reduces, if nothing hides them", max(0.0, summed + float(link.hop_latency) * 1e6 - links)),
-        ]
-        parts += [(name, (low + high) / 2) for name, low, high in _CAUSES]
-        parts.append(("unexplained", public - sum(value for _, value in parts)))
-        rows += [
-            {
-                "model": model,
-                "cause": name,
-                "us": value,
-                "public": public,
-                "kind": "predicted" if name.startswith("bare") else "estimate",
-            }
-            for name, value in parts
-        ]
-        numbers.append(
-            Number(
-                f"{model}, bare, a layer",
-                bare,
-                "us",
-                public,
-                "predicted",
-                source="public output speeds of GroqCloud",
-                note=f"uncalibrated; {layers:g} layers",
-            )
-        )
-    table, scored = _calibrated_speeds(models)
-    numbers += scored
-    frame = pd.DataFrame(rows)
-    explained = frame[~frame.cause.str.startswith("unexplained")].groupby("model").us.sum()
+    causes = _causes_frame(models, on, Options(precision=precision, prompt=context, output=64.0))
+    table, calibrated = _calibrated_speeds(models)
+    bare = _bare_numbers(causes)
+    least, most = (pick(number.computed for number in bare) for pick in (min, max))
+    explained = causes[causes.cause != "unexplained"].groupby("model").us.sum()
     return Figure(
         "The bare LPU against public speeds",
-        f"Public speeds take {frame.public.min():.0f} to {frame.public.max():.0f} us a layer, hardly moved by the "
-        f"weights; the bare "
-        f"model takes {min(number.computed for number in numbers):.1f} to "
-        f"{max(number.computed for number in numbers):.1f} us and all "
-        f"estimated causes together {explained.min():.0f} to {explained.max():.0f} us.",
-        charts=(
-            Chart(
-                "ship-public-speeds",
-                "Time a layer: the bare model, causes that can be estimated, and the rest",
-                frame,
-                {
-                    "model": "model",
-                    "cause": "cause",
-                    "us": "time a layer [us]",
-                    "public": "public time a layer [us]",
-                    "kind": "kind",
-                },
-                "us",
-                "model",
-                (Layer("bar"),),
-                color="cause",
-                stacked=True,
-                across=True,
-                caption=(
-                    "Uncalibrated. Public: output speeds of GroqCloud 2024-26, middle of the range. Every cause but "
-                    "the bare model is an estimate"
-                ),
-            ),
-        ),
+        f"Public speeds take {causes.public.min():.0f} to {causes.public.max():.0f} us a layer, hardly moved by the "
+        f"weights; the bare model takes {least:.1f} to {most:.1f} us and all estimated causes together "
+        f"{explained.min():.0f} to {explained.max():.0f} us.",
+        charts=(_causes_chart(causes),),
         tables=(
             Table(
                 "Calibrated, the default plan, one user of 1,024 tokens in and 256 out, against public speeds",
@@ -383,12 +411,11 @@ def public_speeds(
                 (3, 4, 5),
             ),
         ),
-        numbers=tuple(numbers),
+        numbers=(*bare, *calibrated),
         notes=(
             "The time a layer of the calibrated LPU is drawn from two of the public speeds; two are predictions.",
             "Public data cannot tell a fixed beat from queued micro-batches; the overhead is carried as an estimate of "
-            "0 to 50 us and "
-            "both ends are shown.",
+            "0 to 50 us and both ends are shown.",
             "The estimated causes: " + ", ".join(f"{name} {low:g} to {high:g} us" for name, low, high in _CAUSES) + ".",
         ),
     )

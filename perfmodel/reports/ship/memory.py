@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table
 from perfmodel.reports.ship.data import only_known, table
 from perfmodel.reports.ship.workload import TITLES
 from perfmodel.specs.paths import put
-from perfmodel.specs.types import PRECISION_BYTES, Scenario
+from perfmodel.specs.types import PRECISION_BYTES, Scenario, Tier
 from perfmodel.specs.units import parse
 from perfmodel.specs.weights import total_parameters
 
@@ -29,53 +30,106 @@ from perfmodel.specs.weights import total_parameters
 _SRAM_LEFT, _SRAM_RATE, _DRAM_RAW, _DRAM_NET, _DRAM_RATE = 69.7e9, 10616e12, 72e12, 51e12, 18.4e12
 
 
-def _instance(model: str, on: str, nodes: float) -> tuple[Scenario, float]:
+@dataclass(frozen=True)
+class Instance:
+    """A model on a number of nodes, and the memory of all their chips.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    chips : float
+    sram, ddr : Tier
+        Of one chip.
+    weights : float
+        Of the model [B].
+    """
+
+    scenario: Scenario
+    chips: float
+    sram: Tier
+    ddr: Tier
+    weights: float
+
+    @property
+    def capacity(self) -> float:
+        """SRAM of all chips [B]."""
+        return float(equations.partition_capacity(chips=self.chips, capacity=self.sram.capacity))
+
+    @property
+    def room(self) -> float:
+        """SRAM that the weights leave to the cache [B]."""
+        return self.capacity - self.weights
+
+    @property
+    def sram_rate(self) -> float:
+        """Bandwidth of the SRAM of all chips [B/s]."""
+        return self.chips * float(self.sram.bandwidth)
+
+    @property
+    def ddr_rate(self) -> float:
+        """Bandwidth of the host memory of all chips [B/s]."""
+        return self.chips * float(self.ddr.bandwidth)
+
+
+def _instance(model: str, on: str, nodes: float) -> Instance:
     scenario = resolve(model, f"{on}:plan=tp16-layers", Options())
-    return scenario, nodes * float(scenario.system.chips_per_node)
+    memory = scenario.system.memory
+    assert memory.sram is not None
+    assert memory.ddr is not None
+    weights = float(total_parameters(scenario.model)) * PRECISION_BYTES[scenario.deployment.precision]
+    return Instance(scenario, nodes * float(scenario.system.chips_per_node), memory.sram, memory.ddr, weights)
 
 
-@figure("ship-tiers")
-def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) -> Figure:
-    """Memory tiers of one instance (Table 2)."""
-    scenario, chips = _instance(model, on, nodes)
-    sram, ddr = scenario.system.memory.sram, scenario.system.memory.ddr
-    assert sram is not None
-    assert ddr is not None
-    parameters = float(total_parameters(scenario.model))
-    capacity = float(equations.partition_capacity(chips=chips, capacity=sram.capacity))
-    weights = parameters * PRECISION_BYTES[scenario.deployment.precision]
-    per_token = float(kv_cache.kv_bytes_per_token(scenario.model, "bf16"))
-    numbers = (
+def _tiers_frame(of: Instance) -> pd.DataFrame:
+    """Return capacity [GB], bandwidth [TB/s] and cache [million tokens] of each tier."""
+    per_token = float(kv_cache.kv_bytes_per_token(of.scenario.model, "bf16"))
+    tiers = (
+        ("SRAM after weights", of.room, of.sram_rate),
+        ("host DRAM, raw", of.chips * float(of.ddr.capacity), of.ddr_rate),
+        ("host DRAM, cache pool as printed", _DRAM_NET, of.ddr_rate),
+    )
+    return pd.DataFrame(
+        [{"tier": tier, "bytes": size / 1e9, "rate": rate / 1e12} for tier, size, rate in tiers]
+    ).assign(
+        tokens=lambda rows: rows.bytes * 1e9 / per_token / 1e6,
+        tier=lambda rows: [f"{tier}: {size:,.0f} GB" for tier, size in zip(rows.tier, rows.bytes, strict=True)],
+    )
+
+
+def _tiers_against_printed(of: Instance) -> tuple[Number, ...]:
+    """Return Table 2 beside what the chips of the instance add up to."""
+    printed = "SHIP, table 2"
+    return (
         Number(
             "SRAM left for the cache",
-            (capacity - weights) / 1e9,
+            of.room / 1e9,
             "GB",
             _SRAM_LEFT / 1e9,
             "reconstructed",
-            source="SHIP, table 2",
+            source=printed,
             note=(
-                f"{capacity / 1e9:.1f} GB less {weights / 1e9:.1f} GB of weights, all in "
-                f"{scenario.deployment.precision}"
+                f"{of.capacity / 1e9:.1f} GB less {of.weights / 1e9:.1f} GB of weights, all in "
+                f"{of.scenario.deployment.precision}"
             ),
         ),
         Number(
             "SRAM bandwidth",
-            chips * float(sram.bandwidth) / 1e12,
+            of.sram_rate / 1e12,
             "TB/s",
             _SRAM_RATE / 1e12,
             "reconstructed",
             True,
-            "SHIP, table 2",
+            printed,
             "the chip's 18.43 TB/s is this number over 576",
         ),
         Number(
             "host memory, raw",
-            chips * float(ddr.capacity) / 1e12,
+            of.chips * float(of.ddr.capacity) / 1e12,
             "TB",
             _DRAM_RAW / 1e12,
             "reconstructed",
             True,
-            "third-party reading of SHIP, table 2",
+            f"third-party reading of {printed}",
         ),
         Number(
             "host memory as a cache pool",
@@ -87,63 +141,46 @@ def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) ->
         ),
         Number(
             "host memory bandwidth",
-            chips * float(ddr.bandwidth) / 1e12,
+            of.ddr_rate / 1e12,
             "TB/s",
             _DRAM_RATE / 1e12,
             "reconstructed",
             True,
-            "SHIP, table 2",
+            printed,
             "one PCIe Gen4 x16 a chip; equal digits to the SRAM rate of one chip by chance",
         ),
     )
-    frame = pd.DataFrame(
-        [
-            {
-                "tier": "SRAM after weights",
-                "bytes": (capacity - weights) / 1e9,
-                "rate": chips * float(sram.bandwidth) / 1e12,
-            },
-            {
-                "tier": "host DRAM, raw",
-                "bytes": chips * float(ddr.capacity) / 1e9,
-                "rate": chips * float(ddr.bandwidth) / 1e12,
-            },
-            {
-                "tier": "host DRAM, cache pool as printed",
-                "bytes": _DRAM_NET / 1e9,
-                "rate": chips * float(ddr.bandwidth) / 1e12,
-            },
-        ]
-    ).assign(
-        tokens=lambda rows: rows.bytes * 1e9 / per_token / 1e6,
-        tier=lambda rows: [f"{tier}: {size:,.0f} GB" for tier, size in zip(rows.tier, rows.bytes, strict=True)],
+
+
+@figure("ship-tiers")
+def tiers(model: str = "gpt-oss-120b", on: str = "lpu-v1", nodes: float = 72) -> Figure:
+    """Memory tiers of one instance (Table 2)."""
+    instance = _instance(model, on, nodes)
+    chart = Chart(
+        "ship-tiers",
+        f"Capacity and bandwidth of the tiers of {nodes:g} nodes",
+        _tiers_frame(instance),
+        {
+            "tier": "tier",
+            "bytes": "capacity [GB]",
+            "rate": "bandwidth [TB/s]",
+            "tokens": "KV cache [million tokens]",
+        },
+        "bytes",
+        "rate",
+        (Layer("point"),),
+        color="tier",
+        log="xy",
+        caption="SHIP, table 2",
+        kind="reconstructed",
     )
     return Figure(
         "Memory tiers",
-        f"{nodes:g} nodes leave {(capacity - weights) / 1e9:.1f} GB of SRAM beside the weights of {model} at "
-        f"{chips * float(sram.bandwidth) / 1e12:,.0f} TB/s, and 1,000 times as much host memory at "
-        f"{chips * float(ddr.bandwidth) / 1e12:.1f} TB/s.",
-        charts=(
-            Chart(
-                "ship-tiers",
-                f"Capacity and bandwidth of the tiers of {nodes:g} nodes",
-                frame,
-                {
-                    "tier": "tier",
-                    "bytes": "capacity [GB]",
-                    "rate": "bandwidth [TB/s]",
-                    "tokens": "KV cache [million tokens]",
-                },
-                "bytes",
-                "rate",
-                (Layer("point"),),
-                color="tier",
-                log="xy",
-                caption="SHIP, table 2",
-                kind="reconstructed",
-            ),
-        ),
-        numbers=numbers,
+        f"{nodes:g} nodes leave {instance.room / 1e9:.1f} GB of SRAM beside the weights of {model} at "
+        f"{instance.sram_rate / 1e12:,.0f} TB/s, and 1,000 times as much host memory at "
+        f"{instance.ddr_rate / 1e12:.1f} TB/s.",
+        charts=(chart,),
+        numbers=_tiers_against_printed(instance),
     )
 
 
@@ -216,33 +253,16 @@ def total_cache(scenario: Scenario, tokens: Any) -> Any:
     return total(run.count * kv_cache.request_cache(scenario, run, tokens) for run in scenario.model.layers)
 
 
-@figure("ship-prefix-cache")
-def prefix_cache(
-    model: str = "gpt-oss-120b",
-    on: str = "lpu-v1",
-    nodes: float = 72,
-    traces: Sequence[str] = ("mooncake_conversation_trace", "mooncake_synthetic_trace"),
-    overhead: str = "47 us",
-) -> Figure:
-    """Hit rate against capacity, exact and by Che's formula, time to live, isolation, and TTFT saved (Figure 7)."""
-    only_known(traces, set(table("traces/reuse.csv").trace))
-    scenario, chips = _instance(model, on, nodes)
-    sram, ddr = scenario.system.memory.sram, scenario.system.memory.ddr
-    assert sram is not None
-    assert ddr is not None
-    scenario = put(scenario, "system.efficiency.layer_overhead", parse(overhead, "s"))
-    parameters = float(total_parameters(scenario.model))
-    room = chips * float(sram.capacity) - parameters * PRECISION_BYTES[scenario.deployment.precision]
-    if room <= 0:
-        raise UserError(f"{model} leaves no SRAM of {nodes:g} nodes for a cache; more nodes would")
-    block = float(total_cache(scenario, 4096.0 + BLOCK_TOKENS) - total_cache(scenario, 4096.0))
-    near_blocks, far_blocks = room / block, _DRAM_NET / block
+def _blocks_of(trace: str, name: str) -> pd.DataFrame:
+    """Return the rows of a trace in a table of ``data/traces/``."""
+    return table(f"traces/{name}.csv").query("trace == @trace")
+
+
+def _reuse_frame(traces: Sequence[str], block: float) -> pd.DataFrame:
+    """Return the hit rate of each trace against the cache's blocks of so many bytes, exact and by Che."""
     rows: list[dict[str, Any]] = []
-    numbers, gaps = [], []
-    printed = {"mooncake_conversation_trace": 0.366, "mooncake_synthetic_trace": 0.64}
     for name in traces:
-        curve = table("traces/reuse.csv").query("trace == @name")
-        asked = table("traces/popularity.csv").query("trace == @name")
+        curve, asked = _blocks_of(name, "reuse"), _blocks_of(name, "popularity")
         che = che_hit_rates(
             asked.references.to_numpy(dtype=float), asked.blocks.to_numpy(dtype=float), curve.capacity_blocks.to_numpy()
         )
@@ -258,50 +278,49 @@ def prefix_cache(
                 }
                 for size, value in zip(curve.capacity_blocks, values, strict=True)
             ]
-        worst = int(np.argmax(np.abs(che - curve.hit_rate.to_numpy())))
-        gaps.append(
-            f"{TITLES[name]}: at most {abs(che - curve.hit_rate.to_numpy())[worst]:.0%} points off, at "
-            f"{curve.capacity_blocks.iloc[worst]:,} blocks"
+    return pd.DataFrame(rows)
+
+
+def _che_gaps(reuse: pd.DataFrame) -> list[str]:
+    """Return in words how far Che's approximation is from the exact hit rate of each trace at worst."""
+    said = []
+    for trace, part in reuse.groupby("trace", sort=False):
+        exact, che = (part[part.how == how] for how in ("exact LRU", "Che"))
+        gap = np.abs(che.hit.to_numpy() - exact.hit.to_numpy())
+        worst = int(np.argmax(gap))
+        said.append(f"{trace}: at most {gap[worst]:.0%} points off, at {exact.blocks.iloc[worst]:,} blocks")
+    return said
+
+
+def _unlimited_hits(traces: Sequence[str], reuse: pd.DataFrame) -> tuple[Number, ...]:
+    """Return the hits of a cache without limit beside the printed ones."""
+    printed = {"mooncake_conversation_trace": 0.366, "mooncake_synthetic_trace": 0.64}
+    exact = reuse[reuse.how == "exact LRU"].groupby("trace").hit.max()
+    return tuple(
+        Number(
+            f"hits of a cache without limit, {TITLES[name]}",
+            float(exact[TITLES[name]]),
+            "%",
+            printed.get(name),
+            "reconstructed",
+            source="computed from the trace with 512-token blocks",
         )
-        numbers.append(
-            Number(
-                f"hits of a cache without limit, {TITLES[name]}",
-                float(curve.hit_rate.max()),
-                "%",
-                printed.get(name),
-                "reconstructed",
-                source="computed from the trace with 512-token blocks",
-            )
-        )
-    reuse = pd.DataFrame(rows)
-    held = pd.DataFrame({"gb": [room / 1e9], "series": "SRAM beside the weights"})
-    band = pd.DataFrame(
-        {"gb": [reuse.gb.min(), reuse.gb.max()], "low": 0.5, "high": 0.75, "series": "published, 7 days"}
+        for name in traces
     )
-    idle = table("traces/idle.csv").query("trace in @traces").assign(trace=lambda frame: frame.trace.map(TITLES))
-    alone = (
-        table("traces/isolation.csv")
-        .query("trace in @traces")
-        .assign(series=lambda frame: frame.trace.map(TITLES) + ", " + frame.split)
-    )
-    context = np.geomspace(1024, 131072, 15)
-    found = first_tokens(scenario, context, 256.0, 256.0)
-    waits = pd.DataFrame(
-        [
-            {"kind_of_hit": kind, "context": size, "ms": float(value) * 1e3}
-            for kind, values in found.items()
-            for size, value in zip(context, np.broadcast_to(values, context.shape), strict=True)
-        ]
-    )
-    saved = []
+
+
+def _savings(traces: Sequence[str], near_blocks: float, far_blocks: float, waits: pd.DataFrame) -> list[Sequence[str]]:
+    """Return shares of hits by tier and the mean TTFT of each trace, with so many blocks in SRAM and in all."""
+    saved: list[Sequence[str]] = []
     for name in traces:
-        curve = table("traces/reuse.csv").query("trace == @name")
-        summary = table("traces/summary.csv").set_index("trace").loc[name]
-        near = float(np.interp(near_blocks, curve.capacity_blocks, curve.hit_rate))
-        both = float(np.interp(far_blocks, curve.capacity_blocks, curve.hit_rate))
-        prompt = float(np.asarray(summary["prompt_mean"]))
+        curve = _blocks_of(name, "reuse")
+        near, both = (
+            float(np.interp(blocks, curve.capacity_blocks, curve.hit_rate)) for blocks in (near_blocks, far_blocks)
+        )
+        prompt = float(np.asarray(table("traces/summary.csv").set_index("trace").loc[name]["prompt_mean"]))
         times = {
-            kind: float(np.interp(prompt, context, np.broadcast_to(v, context.shape))) for kind, v in found.items()
+            str(kind): float(np.interp(prompt, part.context, part.ms)) / 1e3
+            for kind, part in waits.groupby("kind_of_hit")
         }
         mean = caching.tiered_first_token(
             near_share=near,
@@ -320,100 +339,169 @@ def prefix_cache(
                 f"{1 - mean / times['miss']:.0%}",
             )
         )
-    crossing = float(context[0])
-    slower = np.flatnonzero(np.broadcast_to(found["DRAM hit over PCIe"], context.shape) > found["miss"])
+    return saved
+
+
+def _waits_frame(scenario: Scenario) -> pd.DataFrame:
+    """Return TTFT [ms] against the prompt by where its prefix is found, with 256 new tokens."""
+    context = np.geomspace(1024, 131072, 15)
+    return pd.DataFrame(
+        [
+            {"kind_of_hit": kind, "context": size, "ms": float(value) * 1e3}
+            for kind, values in first_tokens(scenario, context, 256.0, 256.0).items()
+            for size, value in zip(context, np.broadcast_to(values, context.shape), strict=True)
+        ]
+    )
+
+
+def _reload_claims(waits: pd.DataFrame) -> tuple[Claim, ...]:
+    """Return what holds of hits in host memory, from the TTFT by tier."""
+    near, far, miss = (
+        waits[waits.kind_of_hit == kind].ms.to_numpy() for kind in ("SRAM hit", "DRAM hit over PCIe", "miss")
+    )
+    slower = bool(np.any(far > miss))
+    return (
+        Claim(
+            "Host memory answers 50 to 75 % of prefixes over seven days",
+            "depends",
+            "on the traffic: one hour of the two public traces has 37 and 64 % in all, however large the cache. The "
+            "paper's traffic and hours are not public.",
+        ),
+        Claim(
+            "A hit in host memory beats prefilling again",
+            "depends" if slower else "holds",
+            f"loading over PCIe takes {np.max(far - near):.1f} ms for the longest prompt, prefilling it "
+            f"{np.max(miss):,.0f} ms"
+            + (f"; below {waits.context.min():,.0f} tokens prefilling is as fast." if slower else "."),
+        ),
+    )
+
+
+def _reuse_chart(reuse: pd.DataFrame, room: float, caption: str) -> Chart:
+    """Return hit rate against capacity, with the SRAM that is left and the published band."""
+    held = pd.DataFrame({"gb": [room / 1e9], "series": "SRAM beside the weights"})
+    band = pd.DataFrame(
+        {"gb": [reuse.gb.min(), reuse.gb.max()], "low": 0.5, "high": 0.75, "series": "published, 7 days"}
+    )
+    return Chart(
+        "ship-hit-rate",
+        "Hit rate against capacity: exact LRU, and Che's approximation",
+        pd.concat([reuse, band, held], ignore_index=True),
+        {
+            "trace": "trace",
+            "how": "how",
+            "blocks": "capacity [blocks of 512 tokens]",
+            "gb": "capacity [GB]",
+            "hit": "hit rate of blocks",
+            "series": "trace and method",
+            "low": "published, low",
+            "high": "published, high",
+        },
+        "gb",
+        "hit",
+        (
+            Layer("area", y="low", y2="high", rows="low == low"),
+            Layer("line", rows="how == how"),
+            Layer("rule", x="gb", rows="series == 'SRAM beside the weights'"),
+        ),
+        color="series",
+        log="x",
+        caption=caption,
+        kind="reconstructed",
+    )
+
+
+def _trace_charts(traces: Sequence[str]) -> tuple[Chart, Chart]:
+    """Return hit rates without limit: by how long a block is kept, and by how many organisations share nothing."""
+    idle = table("traces/idle.csv").query("trace in @traces").assign(trace=lambda frame: frame.trace.map(TITLES))
+    alone = (
+        table("traces/isolation.csv")
+        .query("trace in @traces")
+        .assign(series=lambda frame: frame.trace.map(TITLES) + ", " + frame.split)
+    )
+    return (
+        Chart(
+            "ship-time-to-live",
+            "Hit rate of a cache without limit that forgets after a time",
+            idle[["trace", "ttl_s", "hit_rate"]],
+            {"trace": "trace", "ttl_s": "time to live after the last use [s]", "hit_rate": "hit rate of blocks"},
+            "ttl_s",
+            "hit_rate",
+            color="trace",
+            log="x",
+            zero=True,
+            caption="Exact, from the traces; they end after an hour, so that nothing is said about hours",
+            kind="reconstructed",
+        ),
+        Chart(
+            "ship-isolation",
+            "Hit rate without limit when organisations share nothing (synthetic split)",
+            alone[["series", "organisations", "hit_rate"]],
+            {"series": "trace and split", "organisations": "organisations", "hit_rate": "hit rate of blocks"},
+            "organisations",
+            "hit_rate",
+            (Layer("line"), Layer("point")),
+            color="series",
+            log="x",
+            zero=True,
+            caption="The traces name no organisations: requests are split by conversation, or one by one",
+            kind="reconstructed",
+        ),
+    )
+
+
+def _waits_chart(waits: pd.DataFrame, scenario: Scenario, overhead: str) -> Chart:
+    """Return TTFT against the prompt by where its prefix is found."""
+    plan = scenario.deployment
+    return Chart(
+        "ship-first-token-by-tier",
+        f"TTFT of {scenario.model.name} by where the prefix is found, 256 new tokens",
+        waits,
+        {"kind_of_hit": "prefix", "context": "prompt [tokens]", "ms": "TTFT [ms]"},
+        "context",
+        "ms",
+        color="kind_of_hit",
+        log="xy",
+        caption=f"One request, TP{float(plan.tp):g} x PP{float(plan.pp):g}, stage overhead {overhead}; the load comes "
+        "over all PCIe links",
+    )
+
+
+@figure("ship-prefix-cache")
+def prefix_cache(
+    model: str = "gpt-oss-120b",
+    on: str = "lpu-v1",
+    nodes: float = 72,
+    traces: Sequence[str] = ("mooncake_conversation_trace", "mooncake_synthetic_trace"),
+    overhead: str = "47 us",
+) -> Figure:
+    """Hit rate against capacity, exact and by Che's formula, time to live, isolation, and TTFT saved (Figure 7)."""
+    only_known(traces, set(table("traces/reuse.csv").trace))
+    instance = _instance(model, on, nodes)
+    scenario = put(instance.scenario, "system.efficiency.layer_overhead", parse(overhead, "s"))
+    room = instance.room
+    if room <= 0:
+        raise UserError(f"{model} leaves no SRAM of {nodes:g} nodes for a cache; more nodes would")
+    block = float(total_cache(scenario, 4096.0 + BLOCK_TOKENS) - total_cache(scenario, 4096.0))
+    reuse, waits = _reuse_frame(traces, block), _waits_frame(scenario)
+    numbers = _unlimited_hits(traces, reuse)
+    saved = _savings(traces, room / block, _DRAM_NET / block, waits)
+    caption = (
+        f"Cache of {model}: {block / 1e6:.1f} MB a block; SRAM holds {room / 1e9:.0f} GB. The band: 50 to 75 % that "
+        "SHIP prints for host memory over 7 days of other traffic; it is not a target"
+    )
     return Figure(
         "Prefix cache",
         f"Of the traces' blocks {numbers[0].computed:.1%} and {numbers[-1].computed:.1%} can be found again. SRAM "
-        f"alone "
-        f"({near_blocks:,.0f} blocks) finds {saved[0][1]} and {saved[-1][1]} of them; with host memory TTFT falls by "
-        f"{saved[0][5]} and {saved[-1][5]}.",
+        f"alone ({room / block:,.0f} blocks) finds {saved[0][1]} and {saved[-1][1]} of them; with host memory TTFT "
+        f"falls by {saved[0][5]} and {saved[-1][5]}.",
         charts=(
-            Chart(
-                "ship-hit-rate",
-                "Hit rate against capacity: exact LRU, and Che's approximation",
-                pd.concat([reuse, band, held], ignore_index=True),
-                {
-                    "trace": "trace",
-                    "how": "how",
-                    "blocks": "capacity [blocks of 512 tokens]",
-                    "gb": "capacity [GB]",
-                    "hit": "hit rate of blocks",
-                    "series": "trace and method",
-                    "low": "published, low",
-                    "high": "published, high",
-                },
-                "gb",
-                "hit",
-                (
-                    Layer("area", y="low", y2="high", rows="low == low"),
-                    Layer("line", rows="how == how"),
-                    Layer("rule", x="gb", rows="series == 'SRAM beside the weights'"),
-                ),
-                color="series",
-                log="x",
-                caption=f"Cache of {model}: {block / 1e6:.1f} MB a block; SRAM holds {room / 1e9:.0f} GB. The band: "
-                "50 to 75 % that SHIP prints for host memory over 7 days of other traffic; it is not a target",
-                kind="reconstructed",
-            ),
-            Chart(
-                "ship-time-to-live",
-                "Hit rate of a cache without limit that forgets after a time",
-                idle[["trace", "ttl_s", "hit_rate"]],
-                {"trace": "trace", "ttl_s": "time to live after the last use [s]", "hit_rate": "hit rate of blocks"},
-                "ttl_s",
-                "hit_rate",
-                color="trace",
-                log="x",
-                zero=True,
-                caption="Exact, from the traces; they end after an hour, so that nothing is said about hours",
-                kind="reconstructed",
-            ),
-            Chart(
-                "ship-isolation",
-                "Hit rate without limit when organisations share nothing (synthetic split)",
-                alone[["series", "organisations", "hit_rate"]],
-                {"series": "trace and split", "organisations": "organisations", "hit_rate": "hit rate of blocks"},
-                "organisations",
-                "hit_rate",
-                (Layer("line"), Layer("point")),
-                color="series",
-                log="x",
-                zero=True,
-                caption="The traces name no organisations: requests are split by conversation, or one by one",
-                kind="reconstructed",
-            ),
-            Chart(
-                "ship-first-token-by-tier",
-                f"TTFT of {model} by where the prefix is found, 256 new tokens",
-                waits,
-                {"kind_of_hit": "prefix", "context": "prompt [tokens]", "ms": "TTFT [ms]"},
-                "context",
-                "ms",
-                color="kind_of_hit",
-                log="xy",
-                caption=f"One request, TP{float(scenario.deployment.tp):g} x PP{float(scenario.deployment.pp):g}, "
-                f"stage overhead {overhead}; the load comes over all PCIe links",
-            ),
+            _reuse_chart(reuse, room, caption),
+            *_trace_charts(traces),
+            _waits_chart(waits, scenario, overhead),
         ),
-        numbers=tuple(numbers),
-        claims=(
-            Claim(
-                "Host memory answers 50 to 75 % of prefixes over seven days",
-                "depends",
-                "on the traffic: one hour of the two public traces has 37 and 64 % in all, however large the cache. "
-                "The "
-                "paper's traffic and hours are not public.",
-            ),
-            Claim(
-                "A hit in host memory beats prefilling again",
-                "holds" if not len(slower) else "depends",
-                f"loading over PCIe takes {1e3 * float(np.max(found['DRAM hit over PCIe'] - found['SRAM hit'])):.1f} "
-                f"ms for the "
-                f"longest prompt, prefilling it {1e3 * float(np.max(found['miss'])):,.0f} ms"
-                + ("." if not len(slower) else f"; below {crossing:,.0f} tokens prefilling is as fast."),
-            ),
-        ),
+        numbers=numbers,
+        claims=_reload_claims(waits),
         tables=(
             Table(
                 "What the cache saves at the traces' mean prompt, hits by exact LRU",
@@ -423,11 +511,9 @@ def prefix_cache(
             ),
         ),
         notes=(
-            "Che takes requests as independent. "
-            + "; ".join(gaps)
-            + ". Conversations come back soon, which helps a small "
-            "cache more than Che allows.",
+            f"Che takes requests as independent. {'; '.join(_che_gaps(reuse))}. Conversations come back soon, which "
+            "helps a small cache more than Che allows.",
             f"One block of {BLOCK_TOKENS} tokens counts as a hit or not; hits of blocks stand for hits of prompt "
-            f"tokens.",
+            "tokens.",
         ),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,154 @@ from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Table, Verdict, figure
 from perfmodel.serving.steady import chips
 from perfmodel.specs.paths import put
+from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse
 
 #: Tokens a step of the dataflow paper's pairs (table 1) at k = 5, for orientation: (a + 1) of AlpacaEval to HumanEval.
 _SEEN = {"llama-3.2-1b": (3.78, 5.28), "llama-3.1-8b": (4.32, 5.70)}
+
+
+def _passes(scenario: Scenario, context: float) -> dict[str, float]:
+    """Return the time of a pass of the draft, of verifying and of decoding without a draft [s], and chips over none."""
+    machine = machine_of(scenario.system)
+    decoding = speculation.decode(machine, scenario, 1.0, context)
+    assert decoding.draft is not None
+    assert decoding.verify is not None
+    return {
+        "drafting": float(decoding.draft.time),
+        "verifying": float(decoding.verify.time),
+        "plain": float(machine.decode(speculation.target_scenario(scenario), 1.0, context).time),
+        "chips": float(chips(scenario)) / float(scenario.deployment.tp * scenario.deployment.pp),
+    }
+
+
+def _passes_frame(
+    target: str, drafts: Sequence[str], on: str, options: Options, context: float, overheads: Sequence[str]
+) -> pd.DataFrame:
+    """Return a row an overhead and draft: times of passes [s], chips, and the tokens a step that break even."""
+    rows = []
+    for overhead, draft in product(overheads, drafts):
+        asked = resolve(target, on, replace(options, draft=draft))
+        scenario = put(asked, "system.efficiency.layer_overhead", parse(overhead, "s"))
+        name = "bare" if parse(overhead, "s") == 0 else f"{overhead} a layer"
+        rows.append({"overhead": name, "draft": draft, **_passes(scenario, context)})
+    return pd.DataFrame(rows).assign(
+        step=lambda frame: options.k * frame.drafting + frame.verifying,
+        even=lambda frame: frame.step / frame.plain,
+        even_by_chip=lambda frame: frame.even * frame.chips,
+    )
+
+
+def _speeds_frame(passes: pd.DataFrame, k: float) -> pd.DataFrame:
+    """Return the speed over decoding without a draft against the tokens that a step brings, also a chip."""
+    rows = []
+    for one in passes.itertuples():
+        for length in np.linspace(1, k + 1, 41):
+            speed = float(one.plain / (one.step * speculative.runs_per_token(runs=1.0, length=length)))
+            rows.append(
+                {
+                    "overhead": one.overhead,
+                    "draft": one.draft,
+                    "length": float(length),
+                    "speed": speed,
+                    "per_chip": speed / one.chips,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _draft_verdict(needed: pd.Series[float], dear: pd.Series[float], reach: float, wins: bool) -> Verdict:
+    """Return whether a draft wins, or rarely beats none, whose steps bring three quarters of what they could."""
+    if wins:
+        return "holds" if dear.max() < reach else "depends" if needed.min() < reach else "fails"
+    return "holds" if needed.min() > reach else "depends" if dear.max() > reach else "fails"
+
+
+def _draft_claims(passes: pd.DataFrame, drafts: Sequence[str], k: float) -> tuple[Claim, ...]:
+    """Return which drafts win, the largest last, from the tokens a step that they need."""
+    claims = []
+    for draft in drafts:
+        of_draft = passes[passes.draft == draft]
+        needed, dear = of_draft.even, of_draft.even_by_chip
+        said = (
+            f"by speed it needs {needed.min():.1f} to {needed.max():.1f} of at most {k + 1:g} tokens a step, counting "
+            f"the chips of its stages {dear.min():.1f} to {dear.max():.1f}"
+        )
+        if draft in _SEEN:
+            low, high = _SEEN[draft]
+            said += f"; table 1 of the dataflow paper has {low:.1f} to {high:.1f} for such a pair at k = 5"
+        largest = draft == drafts[-1] and len(drafts) > 1
+        claims.append(
+            Claim(
+                f"A draft of {draft} rarely beats none" if largest else f"A draft of {draft} wins",
+                _draft_verdict(needed, dear, 0.75 * (k + 1), wins=not largest),
+                f"{said}. Depth of the draft decides, not its parameters: a pass lasts as many stages "
+                "as it has layers.",
+            )
+        )
+    return tuple(claims)
+
+
+def _speed_charts(speeds: pd.DataFrame, target: str, on: str, k: float) -> tuple[Chart, Chart]:
+    """Return speed against the tokens of a step, by itself and with the chips of the draft counted."""
+    columns = {
+        "overhead": "stage overhead",
+        "draft": "draft",
+        "length": "tokens a step, the target's own included",
+        "speed": "speed over no draft",
+        "per_chip": "the same a chip",
+    }
+    whole = Chart(
+        "ship-speculation",
+        f"{target} on {on.split(':')[0]}: speed over decoding without a draft, k = {k:g}",
+        speeds,
+        columns,
+        "length",
+        "speed",
+        (Layer("line"),),
+        color="draft",
+        facet="overhead",
+        zero=True,
+        caption="Drafts take stages of their own beside the target's; one request at a time",
+    )
+    per_chip = replace(
+        whole,
+        name="ship-speculation-per-chip",
+        title=f"{target}: the same, with the chips of the draft counted",
+        columns={**columns, "per_chip": "speed over no draft, a chip"},
+        y="per_chip",
+    )
+    return whole, per_chip
+
+
+def _passes_table(passes: pd.DataFrame, speeds: pd.DataFrame) -> Table:
+    """Return the passes of each overhead and draft, where they break even and what they reach."""
+    best = speeds.groupby(["overhead", "draft"], sort=False).speed.last()
+    return Table(
+        "Passes and break-even",
+        (
+            "overhead",
+            "draft",
+            "draft pass [us]",
+            "verify [us]",
+            "no draft [us]",
+            "tokens to break even",
+            "speed if all are accepted",
+            "chips",
+        ),
+        [
+            (
+                one.overhead,
+                one.draft,
+                *(f"{time * 1e6:,.0f}" for time in (one.drafting, one.verifying, one.plain)),
+                f"{one.even:.2f}",
+                f"{best[one.overhead, one.draft]:.2f}x",
+                f"{one.chips:.2f}x",
+            )
+            for one in passes.itertuples()
+        ],
+        (2, 3, 4, 5, 6, 7),
+    )
 
 
 @figure("ship-speculation")
@@ -32,137 +177,16 @@ def speculation_on_pipeline(
     overheads: Sequence[str] = ("0 s", "47 us"),
 ) -> Figure:
     """Speed over decoding without a draft, against tokens accepted a step."""
-    length = np.linspace(1, k + 1, 41)
-    rows: list[dict[str, Any]] = []
-    table: list[Sequence[str]] = []
-    even: dict[tuple[str, str], float] = {}
-    extra: dict[str, float] = {}
-    for overhead in overheads:
-        name = "bare" if parse(overhead, "s") == 0 else f"{overhead} a layer"
-        for draft in drafts:
-            scenario = put(
-                resolve(target, on, Options(precision=precision, draft=draft, k=k, alpha=0.8)),
-                "system.efficiency.layer_overhead",
-                parse(overhead, "s"),
-            )
-            machine = machine_of(scenario.system)
-            decoding = speculation.decode(machine, scenario, 1.0, context)
-            assert decoding.draft is not None
-            assert decoding.verify is not None
-            plain = float(machine.decode(speculation.target_scenario(scenario), 1.0, context).time)
-            drafting, verifying = float(decoding.draft.time), float(decoding.verify.time)
-            step = k * drafting + verifying
-            more = float(chips(scenario)) / float(scenario.deployment.tp * scenario.deployment.pp)
-            speeds = [float(plain / (step * speculative.runs_per_token(runs=1.0, length=one))) for one in length]
-            extra[draft] = more
-            even[name, draft] = step / plain
-            rows += [
-                {"overhead": name, "draft": draft, "length": float(one), "speed": speed, "per_chip": speed / more}
-                for one, speed in zip(length, speeds, strict=True)
-            ]
-            table.append(
-                (
-                    name,
-                    draft,
-                    f"{drafting * 1e6:,.0f}",
-                    f"{verifying * 1e6:,.0f}",
-                    f"{plain * 1e6:,.0f}",
-                    f"{even[name, draft]:.2f}",
-                    f"{speeds[-1]:.2f}x",
-                    f"{more:.2f}x",
-                )
-            )
-    frame = pd.DataFrame(rows)
-    words = ", ".join(f"{draft} {even[name, draft]:.1f}" for (name, draft) in even if name == rows[0]["overhead"])
-    claims = []
-    for draft in drafts:
-        needed = [value for key, value in even.items() if key[1] == draft]
-        dear = [value * extra[draft] for key, value in even.items() if key[1] == draft]
-        said = (
-            f"by speed it needs {min(needed):.1f} to {max(needed):.1f} of at most {k + 1:g} tokens a step, counting "
-            f"the chips of its "
-            f"stages {min(dear):.1f} to {max(dear):.1f}"
-        )
-        if draft in _SEEN:
-            low, high = _SEEN[draft]
-            said += f"; table 1 of the dataflow paper has {low:.1f} to {high:.1f} for such a pair at k = 5"
-        largest = draft == drafts[-1] and len(drafts) > 1
-        reach = 0.75 * (k + 1)
-        if largest:
-            verdict: Verdict = "holds" if min(needed) > reach else "depends" if max(dear) > reach else "fails"
-        else:
-            verdict = "holds" if max(dear) < reach else "depends" if min(needed) < reach else "fails"
-        text = f"A draft of {draft} rarely beats none" if largest else f"A draft of {draft} wins"
-        claims.append(
-            Claim(
-                text,
-                verdict,
-                f"{said}. Depth of the draft decides, not its parameters: a pass lasts as many stages "
-                "as it has layers.",
-            )
-        )
+    passes = _passes_frame(target, drafts, on, Options(precision=precision, k=k, alpha=0.8), context, overheads)
+    speeds = _speeds_frame(passes, k)
+    first = passes[passes.overhead == passes.overhead[0]]
+    words = ", ".join(f"{one.draft} {one.even:.1f}" for one in first.itertuples())
     return Figure(
         "Speculative decoding on the pipeline",
         f"With k = {k:g} a step must bring more tokens than these to be worth its drafts: {words}. A draft costs by "
-        f"its layers, "
-        "not by its weights.",
-        charts=(
-            Chart(
-                "ship-speculation",
-                f"{target} on {on.split(':')[0]}: speed over decoding without a draft, k = {k:g}",
-                frame,
-                {
-                    "overhead": "stage overhead",
-                    "draft": "draft",
-                    "length": "tokens a step, the target's own included",
-                    "speed": "speed over no draft",
-                    "per_chip": "the same a chip",
-                },
-                "length",
-                "speed",
-                (Layer("line"),),
-                color="draft",
-                facet="overhead",
-                zero=True,
-                caption="Drafts take stages of their own beside the target's; one request at a time",
-            ),
-            Chart(
-                "ship-speculation-per-chip",
-                f"{target}: the same, with the chips of the draft counted",
-                frame,
-                {
-                    "overhead": "stage overhead",
-                    "draft": "draft",
-                    "length": "tokens a step, the target's own included",
-                    "speed": "speed over no draft",
-                    "per_chip": "speed over no draft, a chip",
-                },
-                "length",
-                "per_chip",
-                (Layer("line"),),
-                color="draft",
-                facet="overhead",
-                zero=True,
-                caption="Drafts take stages of their own beside the target's; one request at a time",
-            ),
-        ),
-        claims=tuple(claims),
-        tables=(
-            Table(
-                "Passes and break-even",
-                (
-                    "overhead",
-                    "draft",
-                    "draft pass [us]",
-                    "verify [us]",
-                    "no draft [us]",
-                    "tokens to break even",
-                    "speed if all are accepted",
-                    "chips",
-                ),
-                table,
-                (2, 3, 4, 5, 6, 7),
-            ),
-        ),
+        "its layers, not by its weights.",
+        charts=_speed_charts(speeds, target, on, k),
+        claims=_draft_claims(passes, drafts, k),
+        tables=(_passes_table(passes, speeds),),
         notes=("The paper's acceptance lengths are not known; the axis is free.",),
     )
