@@ -8,20 +8,21 @@ import pytest
 
 from perfmodel.equations import collectives
 from perfmodel.reports import figures
-from perfmodel.reports.ship import comparison, intensity, matrix, memory, network
+from perfmodel.reports.ship import intensity, matrix, memory, network, pair
 from perfmodel.reports.ship.claims import Judged
+from perfmodel.reports.ship.shapes import shapes
 
-EVERYTHING = comparison.Machines(), matrix.Free()
+EVERYTHING = pair.Machines(), matrix.Free()
 
 
 @pytest.fixture(scope="module")
 def grid():
-    return comparison.serve(*EVERYTHING, matrix.fixed_load(comparison.RATIOS, comparison.CONTEXTS))
+    return pair.serve(*EVERYTHING, matrix.fixed_load(pair.RATIOS, pair.CONTEXTS))
 
 
 @pytest.fixture(scope="module")
 def judged():
-    return {one.short: one for one in comparison.shapes(*EVERYTHING)}
+    return {one.short: one for one in shapes(*EVERYTHING)}
 
 
 # --- topology ----------------------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ def test_one_ship_out_produces_one_box_at_its_peak_and_at_2ki_with_as_many_users
 
 
 def test_16ki_is_at_least_2ki_in_throughput_from_p_to_d_of_8(grid):
-    high = [at for at, ratio in enumerate(comparison.RATIOS) if ratio >= 8]
+    high = [at for at, ratio in enumerate(pair.RATIOS) if ratio >= 8]
     large, small = (grid.gpu.throughput[:, budget][..., high, :] for budget in (0, 1))
     assert np.all(large >= small * (1 - 1e-9))
 
@@ -150,7 +151,7 @@ def test_more_room_and_fewer_microseconds_never_cost_throughput(grid):
 
 
 def test_equal_power_is_41_boxes():
-    assert comparison.Machines().scale() == pytest.approx(41.2, abs=0.05)
+    assert pair.Machines().scale() == pytest.approx(41.2, abs=0.05)
 
 
 def test_a_claim_says_what_decides():

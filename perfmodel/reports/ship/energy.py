@@ -11,7 +11,7 @@ from perfmodel.equations import power as equations
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship import matrix
-from perfmodel.reports.ship.comparison import RATIOS, Machines, power, serve
+from perfmodel.reports.ship.pair import RATIOS, Machines, power, serve
 
 #: Share of the nameplate that a DGX H100 was measured to draw under load (arXiv:2506.14551); none is public of the LPU.
 MEASURED_SHARE = 0.76

@@ -18,7 +18,7 @@ from perfmodel.machines.operators import Pass
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Table, figure
 from perfmodel.reports.ship import matrix
-from perfmodel.reports.ship.comparison import power
+from perfmodel.reports.ship.pair import power
 from perfmodel.reports.ship.samples import SAMPLES
 from perfmodel.serving.fit import fit
 from perfmodel.specs.paths import put

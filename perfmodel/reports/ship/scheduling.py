@@ -14,7 +14,7 @@ from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.reports.ship import matrix
-from perfmodel.reports.ship.comparison import CONTEXTS, RATIOS
+from perfmodel.reports.ship.pair import CONTEXTS, RATIOS
 from perfmodel.serving.fit import fit
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario

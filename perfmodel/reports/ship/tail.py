@@ -11,7 +11,7 @@ import pandas as pd
 from perfmodel.planning.load import at_rate, cautions
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, figure
-from perfmodel.reports.ship.comparison import power
+from perfmodel.reports.ship.pair import power
 from perfmodel.serving.objectives import queue_of, statistic
 
 _TIMES = (("ttft", "TTFT"), ("tpot", "TPOT"))
