@@ -9,8 +9,7 @@ import pytest
 from perfmodel.equations import speculative
 from perfmodel.evidence import dataflow_fit
 from perfmodel.reports import figures
-from perfmodel.reports.dataflow import batches, optimisations, systems
-from perfmodel.reports.dataflow import extensions as beyond
+from perfmodel.reports.dataflow import batches, optimisations, speculation, systems
 from perfmodel.reports.dataflow.common import copied
 
 PRINTED = dataflow_fit.figures()
@@ -137,16 +136,16 @@ def test_the_slow_requests_are_those_of_a_simulation(alpha, k, output):
     accepted = np.cumprod(random.random((20_000, output, k)) < alpha, axis=2).sum(axis=2) + 1
     steps = (np.cumsum(accepted, axis=1) < output).sum(axis=1) + 1
     expected = np.quantile(steps, 0.99) / output
-    assert beyond.slow_tpot(1.0, alpha, float(k), float(output)) == pytest.approx(expected, abs=1.2 / output)
+    assert speculation.slow_tpot(1.0, alpha, float(k), float(output)) == pytest.approx(expected, abs=1.2 / output)
 
 
 @pytest.mark.parametrize("cost", [0.05, 0.3, 0.7])
 def test_one_token_pays_from_an_acceptance_of_its_cost(cost):
     """Leviathan's corollary 3.9."""
-    assert beyond.break_even_alpha(1.0, cost) == pytest.approx(cost, abs=1e-9)
-    assert beyond.best_drafted(cost - 0.02, cost) == 0
-    assert beyond.best_drafted(cost + 0.02, cost) >= 1
+    assert speculation.break_even_alpha(1.0, cost) == pytest.approx(cost, abs=1e-9)
+    assert speculation.best_drafted(cost - 0.02, cost) == 0
+    assert speculation.best_drafted(cost + 0.02, cost) >= 1
 
 
 def test_a_draft_that_costs_more_than_all_its_tokens_never_pays():
-    assert math.isnan(beyond.break_even_alpha(5.0, 1.1))
+    assert math.isnan(speculation.break_even_alpha(5.0, 1.1))

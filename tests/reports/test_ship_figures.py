@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.equations import collectives
 from perfmodel.reports import figures
-from perfmodel.reports.ship import intensity, matrix, memory, network, pair
+from perfmodel.reports.ship import intensity, matrix, network, pair, prefix_cache
 from perfmodel.reports.ship.claims import Judged
 from perfmodel.reports.ship.shapes import shapes
 
@@ -117,7 +117,7 @@ def test_che_is_what_an_lru_cache_does_with_independent_requests(capacity):
             cache.popitem(last=False)
     counts = np.bincount(requests)
     references, blocks = np.unique(counts[counts > 0], return_counts=True)
-    (found,) = memory.che_hit_rates(references.astype(float), blocks.astype(float), [capacity])
+    (found,) = prefix_cache.che_hit_rates(references.astype(float), blocks.astype(float), [capacity])
     assert found == pytest.approx(hits / len(requests), abs=0.02)
 
 

@@ -15,7 +15,7 @@ from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship import matrix
 from perfmodel.reports.ship.claims import Judged
-from perfmodel.reports.ship.pair import CONTEXTS, RATIOS, Both, Machines, on_loads, power
+from perfmodel.reports.ship.pair import CONTEXTS, RATIOS, Both, Machines, on_loads
 from perfmodel.reports.ship.samples import SAMPLES
 from perfmodel.reports.ship.shapes import shapes
 
@@ -172,26 +172,12 @@ def _view_frame(
     lines: Mapping[str, tuple[Any, Any, Any]], ratios: Sequence[float], panels: Sequence[str], boxes: float
 ) -> pd.DataFrame:
     """Return a row a series, P:D and panel: the drawn value and its range, of so many boxes of GPUs."""
-    made = []
-    for name, (drawn, low, high) in lines.items():
+    rows = []
+    for name, quantities in lines.items():
         factor = boxes if name in _GPU_SERIES else 1.0
-        for i, ratio in enumerate(ratios):
-            for j, panel in enumerate(panels):
-                made.append(
-                    {
-                        "series": name,
-                        "ratio": float(ratio),
-                        "panel": panel,
-                        "value": float(drawn[i, j]) * factor,
-                        "low": float(low[i, j]) * factor,
-                        "high": float(high[i, j]) * factor,
-                    }
-                )
-    return pd.DataFrame(made)
-
-
-def _panels(contexts: Sequence[float]) -> list[str]:
-    return [f"context {context / 1024:g}Ki" for context in contexts]
+        values = {key: quantity * factor for key, quantity in zip(("value", "low", "high"), quantities, strict=True)}
+        rows += matrix.traffic_rows(ratios, panels, values, by="panel", series=name)
+    return pd.DataFrame(rows)
 
 
 def _view_chart(view: View, frame: pd.DataFrame, caption: str) -> Chart:
@@ -229,7 +215,7 @@ def _throughput_table(
     for name in raw.series.unique():
         each, factor = (watts[1], boxes) if name in _GPU_SERIES else (watts[0], 1.0)
         for ratio, context in product((ratios[-1], ratios[0]), (contexts[0], contexts[-1])):
-            value = float(values[name, float(ratio), *_panels([context])])
+            value = float(values[name, float(ratio), matrix.panel(context)])
             rows.append(
                 (
                     name,
@@ -360,14 +346,13 @@ def comparison(
         view: _view_frame(
             _lines(mixed if view.of_samples else fixed, free, at, view),
             ratios,
-            [sample.name for sample in SAMPLES] if view.of_samples else _panels(contexts),
+            [sample.name for sample in SAMPLES] if view.of_samples else list(map(matrix.panel, contexts)),
             boxes if view.equal_power else 1.0,
         )
         for view in _VIEWS
     }
     judged = shapes(machines, free, ratios, contexts, (fixed, mixed))
     faster = fixed.gpu.tpot[0, 0, at.users, at.arrival] / fixed.ship.tpot[0, 0, at.budget, at.bare]
-    watts = [power(resolve(model, on, Options(precision=precision))) for on in (ship, gpu)]
     return Figure(
         "The comparison matrix",
         _comparison_answer(frames[_RAW], judged, boxes, float(np.median(faster))),
@@ -380,6 +365,6 @@ def comparison(
         ),
         numbers=_comparison_numbers(boxes, mixed),
         claims=tuple(one.claim() for one in judged),
-        tables=(_throughput_table(frames[_RAW], ratios, contexts, (watts[0], watts[1]), boxes),),
+        tables=(_throughput_table(frames[_RAW], ratios, contexts, machines.watts, boxes),),
         notes=_comparison_notes(free, at),
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.question import Options, resolve
 from perfmodel.reports.ship import matrix
+from perfmodel.specs.types import Scenario
 
 RATIOS = (0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 CONTEXTS = (2048, 8192, 32768, 131072)
@@ -25,14 +26,25 @@ class Machines:
     gpu: str = "dgx-b200:tp=8,engine=sglang"
     precision: str = "fp8"
 
+    @property
+    def scenarios(self) -> tuple[Scenario, Scenario]:
+        """The pipeline and the box as they are asked for."""
+        options = Options(precision=self.precision)
+        return resolve(self.model, self.ship, options), resolve(self.model, self.gpu, options)
+
+    @property
+    def watts(self) -> tuple[float, float]:
+        """Nameplate power of the pipeline and of the box [W]."""
+        ship, gpu = self.scenarios
+        return power(ship), power(gpu)
+
     def scale(self) -> float:
         """Return the boxes of GPUs that draw what the pipeline draws, by nameplates."""
-        ship = resolve(self.model, self.ship, Options(precision=self.precision))
-        gpu = resolve(self.model, self.gpu, Options(precision=self.precision))
-        return float(power(ship) / power(gpu))
+        ship, gpu = self.watts
+        return ship / gpu
 
 
-def power(scenario: Any) -> float:
+def power(scenario: Scenario) -> float:
     """Return the nameplate power of the chips that a deployment uses, with their share of the system [W]."""
     plan = scenario.deployment
     return float(plan.tp * plan.pp * plan.dp * scenario.system.power.system_per_chip)

@@ -1,9 +1,9 @@
-"""What the paper leaves out: the factorial, other machines, the choice of k, long contexts, and GPUs without gaps."""
+"""Beyond the paper: when speculation pays, which k is best, and what it brings on other machines and long contexts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -11,22 +11,12 @@ from typing import Any
 import pandas as pd
 
 from perfmodel.equations import speculative
-from perfmodel.evidence import dataflow_fit
-from perfmodel.evidence.dataflow_fit import figures, sn40
-from perfmodel.machines.operators import CAUSES
+from perfmodel.evidence.dataflow_fit import figures
 from perfmodel.prediction import Prediction, evaluate, run
 from perfmodel.question import Options, resolve
-from perfmodel.reports.dataflow.common import PAPER
 from perfmodel.reports.dataflow.systems import alpha_of_ratio
-from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Table, figure
+from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.specs.types import Scenario
-
-#: Optimisations by the switch that is theirs.
-SWITCHES = {
-    "KernelLooping": "kernel_looping",
-    "BatchStreaming": "batch_streaming",
-    "ScheduleOffloading": "schedule_offloading",
-}
 
 
 def acceptance(pair: str = "70B/1B", k: float = 5.0) -> dict[str, float]:
@@ -48,59 +38,53 @@ def asked(
     return resolve(model, on, Options(draft=draft, k=k, alpha=alpha, **load), changes)
 
 
-@figure("dataflow-factorial")
-def factorial(target: str = "70B", draft: str = "1B", k: float = 5.0, batches: Sequence[float] = (1.0, 8.0)) -> Figure:
-    """Every combination of the three optimisations.
+def _best_of(on: str, answers: Mapping[int, Prediction], gains: Mapping[int, float]) -> dict[str, Any]:
+    """Return the best k of a system: what it gains, and one user's speed, money and energy without and with it."""
+    best = max(gains, key=lambda k: gains[k])
+    row: dict[str, Any] = {"system": on.split(":")[0], "k": best, "gain": gains[best]}
+    with_draft = answers[best].scenario
+    for which, scenario in (("alone", replace(with_draft, speculation=None)), ("drafted", with_draft)):
+        metrics = run(scenario).metrics
+        row[f"rate {which}"] = 1 / float(metrics["tpot_s"])
+        row[f"usd {which}"] = float(metrics["usd_per_mtok_output"])
+        row[f"joules {which}"] = float(metrics["joules_per_output_token"])
+    return row
 
-    Parameters
-    ----------
-    target, draft : str
-        As the paper names them: 0.5B, 1B, 3B, 8B, 70B, 72B, 405B.
-    k : float
-        Tokens drafted a step.
-    batches : sequence of float
-        Sequences in the batch.
-    """
-    machine, rows, found = sn40(), [], {}
-    for batch, on in product(batches, product((False, True), repeat=len(SWITCHES))):
-        switches = dict(zip(SWITCHES.values(), on, strict=True))
-        name = " + ".join(short for short, is_on in zip(("KL", "BS", "SO"), on, strict=True) if is_on) or "none"
-        time = dataflow_fit.speculative_step(machine, target, draft, batch, 4096.0, k, **switches)
-        found[batch, on] = time
-        rows.append({"name": name, "time": 1e3 * time, "batch": f"batch {batch:g}"})
-    effects = []
-    for at, name in enumerate(SWITCHES):
-        cells = [name]
-        for batch in batches:
-            alone = tuple(place == at for place in range(3))
-            others = tuple(place != at for place in range(3))
-            cells += [
-                f"{found[batch, (False,) * 3] / found[batch, alone]:.2f}",
-                f"{found[batch, others] / found[batch, (True,) * 3]:.2f}",
-            ]
-        effects.append(cells)
-    headings = ["", *(f"{when}, batch {batch:g}" for batch in batches for when in ("alone", "beside the others"))]
-    whole = [found[batch, (False,) * 3] / found[batch, (True,) * 3] for batch in batches]
-    return Figure(
-        "All on and off combinations of the three optimisations",
-        f"Together they make a step of {target} with {draft} "
-        + " and ".join(
-            f"{gain:.2f} times faster at batch {batch:g}" for gain, batch in zip(whole, batches, strict=True)
-        )
-        + ". What each gains alone and beside the others is in the table.",
-        charts=(
-            Chart(
-                "factorial",
-                f"A step of {target} with {draft}, k = {k:g}",
-                pd.DataFrame(rows),
-                {"name": "on", "time": "time [ms]", "batch": "batch"},
-                "name",
-                "time",
-                (Layer("bar"),),
-                color="batch",
-            ),
+
+def _elsewhere_frames(
+    systems: Sequence[str], target: str, draft: str, drafted: Sequence[int], alpha: float, **load: Any
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the gain against k on each system, and a row a system at its best k."""
+    rows, best = [], []
+    for on in systems:
+        answers = {k: evaluate(asked(target, on, draft, float(k), alpha, **load)) for k in drafted}
+        gains = {k: speed_up(answer) for k, answer in answers.items()}
+        rows += [{"k": k, "gain": gain, "system": on.split(":")[0]} for k, gain in gains.items()]
+        best.append(_best_of(on, answers, gains))
+    return pd.DataFrame(rows), pd.DataFrame(best)
+
+
+def _elsewhere_table(best: pd.DataFrame) -> Table:
+    def known(value: float) -> str:
+        return "not published" if value != value else f"{value:,.3g}"
+
+    return Table(
+        "The best k, and one user's speed, money and energy without and with the draft.",
+        (
+            *("system", "best k", "speed-up", "tok/s alone", "tok/s drafted"),
+            *("USD/Mtok alone", "J/token alone", "USD/Mtok drafted", "J/token drafted"),
         ),
-        tables=(Table("Gain of each.", headings, effects, tuple(range(1, len(headings)))),),
+        [
+            [
+                row["system"],
+                f"{row['k']}",
+                f"{row['gain']:.2f}",
+                *(f"{row[f'rate {which}']:,.0f}" for which in ("alone", "drafted")),
+                *(known(row[f"{what} {which}"]) for which in ("alone", "drafted") for what in ("usd", "joules")),
+            ]
+            for row in best.to_dict("records")
+        ],
+        tuple(range(1, 9)),
     )
 
 
@@ -129,45 +113,17 @@ def elsewhere(
         Tokens of a request; one user.
     """
     alpha = acceptance()[data]
-    rows, table = [], []
-    for on in systems:
-        answers = {
-            k: evaluate(asked(target, on, draft, float(k), alpha, prompt=prompt, output=output)) for k in drafted
-        }
-        gains = {k: speed_up(answer) for k, answer in answers.items()}
-        name = on.split(":")[0]
-        rows += [{"k": k, "gain": gain, "system": name} for k, gain in gains.items()]
-        best = max(gains, key=lambda k: gains[k])
-        plain = run(replace(answers[best].scenario, speculation=None))
-        full = run(answers[best].scenario)
-        table.append(
-            [
-                name,
-                f"{best}",
-                f"{gains[best]:.2f}",
-                f"{1 / float(plain.metrics['tpot_s']):,.0f}",
-                f"{1 / float(full.metrics['tpot_s']):,.0f}",
-                *(
-                    "not published" if value != value else f"{value:,.3g}"
-                    for answer in (plain, full)
-                    for value in (
-                        float(answer.metrics["usd_per_mtok_output"]),
-                        float(answer.metrics["joules_per_output_token"]),
-                    )
-                ),
-            ]
-        )
-    spread = {row[0]: float(row[2]) for row in table}
-    most, least = max(spread, key=lambda name: spread[name]), min(spread, key=lambda name: spread[name])
+    gains, best = _elsewhere_frames(systems, target, draft, drafted, alpha, prompt=prompt, output=output)
+    most, least = best.loc[best.gain.idxmax()], best.loc[best.gain.idxmin()]
     return Figure(
         f"{target} with {draft} on other machines",
-        f"At the acceptance of {data} (alpha {alpha:.2f}) speculation brings {spread[most]:.1f} times on {most} and "
-        f"{spread[least]:.1f} on {least}: what a small draft costs beside its target decides.",
+        f"At the acceptance of {data} (alpha {alpha:.2f}) speculation brings {most.gain:.1f} times on {most.system} "
+        f"and {least.gain:.1f} on {least.system}: what a small draft costs beside its target decides.",
         charts=(
             Chart(
                 "elsewhere",
                 "Speed-up of a token against k, one user",
-                pd.DataFrame(rows),
+                gains,
                 {"k": "tokens drafted, k", "gain": "speed-up [1]", "system": "system"},
                 "k",
                 "gain",
@@ -175,17 +131,7 @@ def elsewhere(
                 color="system",
             ),
         ),
-        tables=(
-            Table(
-                "The best k, and one user's speed, money and energy without and with the draft.",
-                (
-                    *("system", "best k", "speed-up", "tok/s alone", "tok/s drafted"),
-                    *("USD/Mtok alone", "J/token alone", "USD/Mtok drafted", "J/token drafted"),
-                ),
-                table,
-                tuple(range(1, 9)),
-            ),
-        ),
+        tables=(_elsewhere_table(best),),
         notes=(
             "One user on a whole system: money and energy say how idle it is, not what a loaded one costs. Prices of "
             "SN40L and LPU are third-party estimates.",
@@ -355,202 +301,6 @@ def context_decay(
             ),
         ),
         notes=("Waiting for others' prefills is in both times, which pulls the ratio towards 1.",),
-    )
-
-
-@figure("dataflow-offloading-service")
-def offloading_service(
-    model: str = "8B",
-    outputs: Sequence[float] = (64, 256, 1024),
-    batches: Sequence[float] = (1, 2, 4, 8, 16, 32, 64),
-    scheduled: float = 20,
-) -> Figure:
-    """ScheduleOffloading when requests come and go, with prefill on the same machine or elsewhere.
-
-    Parameters
-    ----------
-    model : str
-        As the paper names it.
-    outputs : sequence of float
-        Tokens of a request.
-    batches : sequence of float
-        Requests at once.
-    scheduled : float
-        Tokens that the host schedules at once where nothing disturbs it.
-    """
-    machine, rows, losses = sn40(), [], []
-    for (place, events), output in product({"prefill elsewhere": 1.0, "prefill on the machine": 2.0}.items(), outputs):
-        for batch in batches:
-            # A request that ends makes room for one that joins; its prefill is one more break in the schedule.
-            between = max(1.0, output / (batch * events))
-            tokens = min(float(scheduled), between)
-            gain = dataflow_fit.schedule_offloading(machine, model, float(batch), tokens)
-            rows.append({"batch": batch, "gain": gain, "output": f"{output:g} tokens", "place": place})
-            if batch == max(batches):
-                losses.append(gain)
-    return Figure(
-        "ScheduleOffloading in a service",
-        f"The host must have its turn whenever a request ends or joins. With {max(batches):g} requests at once the "
-        f"gain of {model} falls to between {min(losses):.2f} and {max(losses):.2f}; prefill on other machines halves "
-        "the breaks.",
-        charts=(
-            Chart(
-                "offloading-service",
-                "Gain of ScheduleOffloading with continuous batching",
-                pd.DataFrame(rows),
-                {"batch": "requests at once", "gain": "gain [1]", "output": "output", "place": "where prefill runs"},
-                "batch",
-                "gain",
-                (Layer("line"), Layer("point")),
-                color="output",
-                facet="place",
-                log="x",
-            ),
-        ),
-        claims=(
-            Claim(
-                "ScheduleOffloading keeps its gain under continuous batching",
-                "depends",
-                f"on output tokens over requests at once: below {scheduled:g} steps between breaks it shrinks",
-            ),
-        ),
-        notes=(
-            "Breaks are taken as evenly spread, and the machine as waiting for the host at each; the paper measured "
-            "fixed batches. Requests of equal length that start together would break less often.",
-        ),
-    )
-
-
-@figure("dataflow-eager")
-def eager(
-    questions: Sequence[tuple[str, str]] = (
-        ("mixtral-8x7b", "dgx-h100:tp=8"),
-        ("gpt-oss-120b", "dgx-h100:tp=8"),
-        ("deepseek-r1", "dgx-h200:tp=8,engine=sglang"),
-    ),
-    users: float = 16,
-) -> Figure:
-    """Experts on GPUs without CUDA graphs.
-
-    Parameters
-    ----------
-    questions : sequence of pairs
-        Model and system.
-    users : float
-        Users at once.
-    """
-    rows, table = [], []
-    for model, on in questions:
-        shares = []
-        for name, changes in (("graphs", ()), ("no graphs", ("system.efficiency.eager=true",))):
-            answer = evaluate(resolve(model, on, Options(concurrency=users, prompt=1024, output=256), changes))
-            parts = {cause: 1e3 * float(answer.breakdown["decode"][cause]) for cause in CAUSES}
-            shares.append((parts["collective"] / sum(parts.values()), sum(parts.values())))
-            rows += [
-                {"place": f"{model}, {name}", "cause": cause, "time": value} for cause, value in parts.items() if value
-            ]
-        table.append([model, on, f"{shares[0][0]:.0%}", f"{shares[1][0]:.0%}", f"{shares[1][1] / shares[0][1]:.2f}"])
-    return Figure(
-        "Experts without CUDA graphs",
-        "Without graphs collectives take "
-        + ", ".join(f"{row[3]} of TPOT for {row[0]} (with them {row[2]})" for row in table)
-        + "; the paper quotes 68 % for experts on GPUs.",
-        charts=(
-            Chart(
-                "eager",
-                f"TPOT by cause, {users:g} users",
-                pd.DataFrame(rows),
-                {"place": "model", "cause": "cause", "time": "TPOT [ms]"},
-                "time",
-                "place",
-                (Layer("bar"),),
-                color="cause",
-                stacked=True,
-                across=True,
-            ),
-        ),
-        tables=(
-            Table(
-                "Share of collectives.",
-                ("model", "system", "with graphs", "without", "TPOT without over with"),
-                table,
-                (2, 3, 4),
-            ),
-        ),
-        notes=(
-            f"68 % is Jiang et al. 2024 as {PAPER} quotes it, for another machine and expert parallelism over nodes.",
-            "Only what collectives lose without graphs is modelled, not the gaps between kernels: the loss is more.",
-        ),
-    )
-
-
-@figure("dataflow-megakernel")
-def megakernel(
-    models: Sequence[str] = ("8B", "70B"),
-    gaps: Sequence[float] = (1.0, 0.75, 0.5, 0.25, 0.0),
-    overlaps: Sequence[float] = (0.0, 0.5, 1.0),
-) -> Figure:
-    """What a GPU would reach with megakernels: gaps between kernels and exposed collectives as sliders.
-
-    Parameters
-    ----------
-    models : sequence of str
-        As the paper names them.
-    gaps : sequence of float
-        Share of the time a layer that is left.
-    overlaps : sequence of float
-        Share of the collectives that is hidden.
-    """
-    gpu, rdu = dataflow_fit.h100(), sn40()
-    rows, table = [], []
-    for model in models:
-        step = gpu.step(model)
-        own, aim = float(step.time), rdu.time(model)
-        for gap, hidden in product(gaps, overlaps):
-            time = float(step.busy + step.host + gap * step.overhead + (1 - hidden) * step.collective)
-            rows.append({"gap": gap, "rate": 1 / time, "hidden": f"{hidden:.0%} hidden", "model": model})
-        rows += [{"gap": gap, "rate": 1 / aim, "hidden": "SN40-16", "model": model} for gap in gaps]
-        bare = float(step.busy + step.host)
-        software = (own - max(bare, aim)) / (own - aim)
-        table.append([model, f"{1 / own:,.0f}", f"{1 / bare:,.0f}", f"{1 / aim:,.0f}", f"{min(1.0, software):.0%}"])
-    return Figure(
-        "GPUs with megakernels",
-        "With no gap between kernels and every collective hidden, DGX H100 would decode "
-        + ", ".join(f"{row[0]} at {row[2]} tok/s (now {row[1]}, SN40-16 {row[3]})" for row in table)
-        + ": "
-        + ", ".join(f"{row[4]} of the gap for {row[0]}" for row in table)
-        + " is software.",
-        charts=(
-            Chart(
-                "megakernel",
-                "Tokens a second of one user on DGX H100",
-                pd.DataFrame(rows),
-                {
-                    "gap": "share of the gaps that is left [1]",
-                    "rate": "output [tok/s]",
-                    "hidden": "collectives",
-                    "model": "model",
-                },
-                "gap",
-                "rate",
-                (Layer("line"), Layer("point")),
-                color="hidden",
-                facet="model",
-                zero=True,
-            ),
-        ),
-        tables=(
-            Table(
-                "One user, tokens a second.",
-                ("model", "DGX H100 now", "without gaps", "SN40-16", "share of the gap that is software"),
-                table,
-                (1, 2, 3, 4),
-            ),
-        ),
-        notes=(
-            "Now is H100 as the paper ran it (two numbers from Figure 1a). The floor is our kernels' traffic at their "
-            "measured rates, so that a fused kernel that streams better would go further.",
-        ),
     )
 
 
