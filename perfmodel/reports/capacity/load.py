@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfmodel.planning.load import at_rate, cautions, plan_name
-from perfmodel.planning.size import landscape, size
+from perfmodel.planning.size import Sizing, landscape, size
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
@@ -85,22 +85,26 @@ def latency(
     return Figure("Latency against load", "; ".join(words) + ".", tuple(charts), notes=tuple(dict.fromkeys(notes)))
 
 
-@figure("load-plans")
-def plans(
-    model: str,
-    systems: Sequence[str],
-    rate: float,
-    traffic: str = "chat",
-    ttft_p99: float = 1.0,
-    tpot_p99: float = 0.05,
-) -> Figure:
-    """Every plan on means, the front, and the answers of the search."""
-    objectives = _objectives(ttft_p99, tpot_p99)
-    found = size(model, systems, rate, objectives, Options(traffic=traffic))
-    frames = [landscape(resolve(model, on, Options(traffic=traffic))) for on in systems]
-    frame = pd.concat([pd.DataFrame(columns) for columns in frames], ignore_index=True)
-    kept = frame[frame.front].sort_values("tpot_ms")
-    rows, parts = [], []
+def _breakdown_frame(found: Sizing) -> pd.DataFrame:
+    """Return the time of each answer by phase and cause [ms]."""
+    return pd.DataFrame(
+        [
+            {
+                "system": answer.scenario.system.name,
+                "phase": "TTFT" if phase == "prefill" else "TPOT",
+                "cause": cause,
+                "ms": float(value) * 1e3,
+            }
+            for answer in found.answers
+            for phase, causes in evaluate(answer.scenario, ("breakdown",)).breakdown.items()
+            for cause, value in causes.items()
+        ]
+    )
+
+
+def _answers_table(found: Sizing, caption: str) -> Table:
+    """Return the answers of a search."""
+    rows = []
     for answer in found.answers:
         one = answer.to_dict()
         rows.append(
@@ -116,65 +120,83 @@ def plans(
                 one["first_limit"],
             ]
         )
-        for phase, causes in evaluate(answer.scenario, ("breakdown",)).breakdown.items():
-            parts += [
-                {
-                    "system": one["system"],
-                    "phase": "TTFT" if phase == "prefill" else "TPOT",
-                    "cause": cause,
-                    "ms": float(value) * 1e3,
-                }
-                for cause, value in causes.items()
-            ]
-    table = Table(
-        f"Answers for {rate:g} requests/s, P99 TTFT within {ttft_p99:g} s and P99 TPOT within {tpot_p99 * 1e3:g} ms",
+    return Table(
+        caption,
         ("system", "plan", "replicas", "chips", "TTFT P99 [s]", "TPOT P99 [ms]", "USD/h", "headroom", "binds first"),
         rows,
         numbers=(2, 3, 4, 5, 6, 7),
     )
-    best = found.answers[0] if found.answers else None
-    words = (
-        found.reason
-        if best is None
-        else (
-            f"Least cost: {best.load.replicas} replicas of {best.scenario.system.name} {plan_name(best.scenario)}, "
-            f"{best.chips:,.0f} chips, {best.load.headroom:+.0%} of headroom until {best.load.first_limit}."
-        )
+
+
+def _plans_answer(found: Sizing) -> str:
+    """Return the plan of least cost, or why there is none."""
+    if not found.answers:
+        return found.reason
+    best = found.answers[0]
+    return (
+        f"Least cost: {best.load.replicas} replicas of {best.scenario.system.name} {plan_name(best.scenario)}, "
+        f"{best.chips:,.0f} chips, {best.load.headroom:+.0%} of headroom until {best.load.first_limit}."
     )
-    charts = [
-        Chart(
-            "load-front",
-            "Plans on means: chips for a request a second against TPOT, the fronts of systems",
-            kept[["system", "plan", "tpot_ms", "chips_per_rate"]],
-            {
-                "system": "system",
-                "plan": "plan",
-                "tpot_ms": "TPOT at the batch cap [ms]",
-                "chips_per_rate": "chips for 1 request/s",
-            },
-            "tpot_ms",
-            "chips_per_rate",
-            (Layer("point"),),
-            color="system",
-            log="xy",
-        )
-    ]
-    if parts:
-        charts.append(
-            Chart(
-                "load-breakdown",
-                "Where the time of the answers goes, at their mean number of requests",
-                pd.DataFrame(parts),
-                {"system": "system", "phase": "phase", "cause": "cause", "ms": "time [ms]"},
-                "system",
-                "ms",
-                (Layer("bar"),),
-                color="cause",
-                facet="phase",
-                stacked=True,
-            )
-        )
-    return Figure("Which plan", words, tuple(charts), tables=(table,) if rows else (), notes=found.warnings)
+
+
+def _front_chart(plans: pd.DataFrame) -> Chart:
+    """Return the fronts of systems."""
+    kept = plans[plans.front].sort_values("tpot_ms")
+    return Chart(
+        "load-front",
+        "Plans on means: chips for a request a second against TPOT, the fronts of systems",
+        kept[["system", "plan", "tpot_ms", "chips_per_rate"]],
+        {
+            "system": "system",
+            "plan": "plan",
+            "tpot_ms": "TPOT at the batch cap [ms]",
+            "chips_per_rate": "chips for 1 request/s",
+        },
+        "tpot_ms",
+        "chips_per_rate",
+        (Layer("point"),),
+        color="system",
+        log="xy",
+    )
+
+
+def _breakdown_chart(parts: pd.DataFrame) -> Chart:
+    """Return where the time of the answers goes."""
+    return Chart(
+        "load-breakdown",
+        "Where the time of the answers goes, at their mean number of requests",
+        parts,
+        {"system": "system", "phase": "phase", "cause": "cause", "ms": "time [ms]"},
+        "system",
+        "ms",
+        (Layer("bar"),),
+        color="cause",
+        facet="phase",
+        stacked=True,
+    )
+
+
+@figure("load-plans")
+def plans(
+    model: str,
+    systems: Sequence[str],
+    rate: float,
+    traffic: str = "chat",
+    ttft_p99: float = 1.0,
+    tpot_p99: float = 0.05,
+) -> Figure:
+    """Every plan on means, the front, and the answers of the search."""
+    found = size(model, systems, rate, _objectives(ttft_p99, tpot_p99), Options(traffic=traffic))
+    landscapes = [landscape(resolve(model, on, Options(traffic=traffic))) for on in systems]
+    charts = [_front_chart(pd.concat([pd.DataFrame(columns) for columns in landscapes], ignore_index=True))]
+    caption = (
+        f"Answers for {rate:g} requests/s, P99 TTFT within {ttft_p99:g} s and P99 TPOT within {tpot_p99 * 1e3:g} ms"
+    )
+    tables = []
+    if found.answers:
+        charts.append(_breakdown_chart(_breakdown_frame(found)))
+        tables.append(_answers_table(found, caption))
+    return Figure("Which plan", _plans_answer(found), tuple(charts), tables=tuple(tables), notes=found.warnings)
 
 
 @figure("load-sensitivity")

@@ -114,11 +114,11 @@ def elsewhere(
     """
     alpha = acceptance()[data]
     gains, best = _elsewhere_frames(systems, target, draft, drafted, alpha, prompt=prompt, output=output)
-    most, least = best.loc[best.gain.idxmax()], best.loc[best.gain.idxmin()]
+    most, least = (pick(best.to_dict("records"), key=lambda row: row["gain"]) for pick in (max, min))
     return Figure(
         f"{target} with {draft} on other machines",
-        f"At the acceptance of {data} (alpha {alpha:.2f}) speculation brings {most.gain:.1f} times on {most.system} "
-        f"and {least.gain:.1f} on {least.system}: what a small draft costs beside its target decides.",
+        f"At the acceptance of {data} (alpha {alpha:.2f}) speculation brings {most['gain']:.1f} times on "
+        f"{most['system']} and {least['gain']:.1f} on {least['system']}: what a small draft costs beside its target decides.",
         charts=(
             Chart(
                 "elsewhere",

@@ -129,7 +129,7 @@ def _curves_frame(system: System, hardware: Sequence[str]) -> pd.DataFrame:
 
 def _knee_rows(curves: pd.DataFrame) -> list[Sequence[str]]:
     """Return where each curve that is no copy of a fitted one reaches half and 90 % of its last rate."""
-    rows = []
+    rows: list[Sequence[str]] = []
     for (family, name, _), part in curves[curves.kind != "published"].groupby(["family", "series", "kind"], sort=False):
         at, times = part.bytes.to_numpy(), part.seconds.to_numpy()
         reached = (f"{_knee(at, times, share) / KIB:,.0f}" for share in (0.5, 0.9))
@@ -141,7 +141,7 @@ def _crossing_rows(curves: pd.DataFrame) -> list[Sequence[str]]:
     """Return where the LPU's printed curve and each of the GPUs' cross."""
     printed = curves[curves.series == _KNEES]
     sizes, ours = printed.bytes.to_numpy(), printed.seconds.to_numpy()
-    rows = []
+    rows: list[Sequence[str]] = []
     of_gpus = curves[(curves.family != "LPU") & (curves.kind != "published")]
     for (family, name, kind), part in of_gpus.groupby(["family", "series", "kind"], sort=False):
         theirs = part.seconds.to_numpy()
@@ -275,7 +275,7 @@ def all_reduce(on: str = "lpu-v1", hardware: Sequence[str] = ("B200 SXM", "H100 
 # --- what matrix products hide -----------------------------------------------------------------------------------
 
 
-def _block_before(model: Model) -> tuple[float, str]:
+def _block_before(model: Model) -> tuple[Any, str]:
     """Return the rows and the name of the matrix whose product an all-reduce follows."""
     run = model.layers[0]
     if run.mlp is not None:
@@ -285,7 +285,7 @@ def _block_before(model: Model) -> tuple[float, str]:
     raise UserError(f"{model.name}: the overlap is drawn for a dense feed-forward or grouped-query attention")
 
 
-def _overlap_frame(system: System, hidden: float, width: float, tp: Sequence[float], precision: str) -> pd.DataFrame:
+def _overlap_frame(system: System, hidden: Any, width: Any, tp: Sequence[float], precision: str) -> pd.DataFrame:
     """Return product, all-reduce and what of it nothing hides [us], by ranks and tokens."""
     efficiency, sram = sram_pipeline.efficiency_of(system), system.memory.sram
     assert sram is not None

@@ -157,7 +157,9 @@ def _with_dataflow(rival: str, sides: pd.DataFrame) -> Claim:
     both = sides[sides.dataflow.notna()]
     lost, bare = both[both.dataflow < both.calibrated], both[both.dataflow < both.bare]
     verdict: Verdict = "fails" if len(bare) else "depends" if len(lost) else "holds"
-    flips = "; ".join(f"{one.model} {one.dataflow:.2f} against {one.calibrated:.2f} s" for one in lost.itertuples())
+    flips = "; ".join(
+        f"{one['model']} {one['dataflow']:.2f} against {one['calibrated']:.2f} s" for one in lost.to_dict("records")
+    )
     return Claim(
         f"... and lower than {rival}'s",
         verdict,
@@ -207,16 +209,16 @@ def _sides_table(sides: pd.DataFrame) -> Table:
         ),
         [
             (
-                one.model,
-                one.fastest,
-                f"{one.gpus:.2f}",
-                f"{one.calibrated:.2f}",
-                f"{one.bare:.3f}",
-                f"{one.factor:.1f}x",
-                f"{one.factor_bare:.0f}x",
-                f"{one.tie:.0f}",
+                one["model"],
+                one["fastest"],
+                f"{one['gpus']:.2f}",
+                f"{one['calibrated']:.2f}",
+                f"{one['bare']:.3f}",
+                f"{one['factor']:.1f}x",
+                f"{one['factor_bare']:.0f}x",
+                f"{one['tie']:.0f}",
             )
-            for one in sides.itertuples()
+            for one in sides.to_dict("records")
         ],
         (2, 3, 4, 5, 6, 7),
     )

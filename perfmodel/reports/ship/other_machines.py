@@ -104,7 +104,7 @@ def _crossing(ratio: Any) -> str:
 
 def _crossover_rows(frame: pd.DataFrame) -> list[Sequence[str]]:
     """Return where over P:D one machine passes another, context by context."""
-    rows = []
+    rows: list[Sequence[str]] = []
     for context, part in frame.groupby("context", sort=False):
         for one, other, key, what in _PAIRS:
             sides = [part[part.machine == name].set_index("ratio")[key] for name in (one, other)]

@@ -38,17 +38,17 @@ def _passes(scenario: Scenario, context: float) -> dict[str, float]:
 
 
 def _passes_frame(
-    target: str, drafts: Sequence[str], on: str, options: Options, context: float, overheads: Sequence[str]
+    target: str, drafts: Sequence[str], on: str, k: float, precision: str, context: float, overheads: Sequence[str]
 ) -> pd.DataFrame:
     """Return a row an overhead and draft: times of passes [s], chips, and the tokens a step that break even."""
     rows = []
     for overhead, draft in product(overheads, drafts):
-        asked = resolve(target, on, replace(options, draft=draft))
+        asked = resolve(target, on, Options(precision=precision, draft=draft, k=k, alpha=0.8))
         scenario = put(asked, "system.efficiency.layer_overhead", parse(overhead, "s"))
         name = "bare" if parse(overhead, "s") == 0 else f"{overhead} a layer"
         rows.append({"overhead": name, "draft": draft, **_passes(scenario, context)})
     return pd.DataFrame(rows).assign(
-        step=lambda frame: options.k * frame.drafting + frame.verifying,
+        step=lambda frame: k * frame.drafting + frame.verifying,
         even=lambda frame: frame.step / frame.plain,
         even_by_chip=lambda frame: frame.even * frame.chips,
     )
@@ -57,16 +57,16 @@ def _passes_frame(
 def _speeds_frame(passes: pd.DataFrame, k: float) -> pd.DataFrame:
     """Return the speed over decoding without a draft against the tokens that a step brings, also a chip."""
     rows = []
-    for one in passes.itertuples():
+    for one in passes.to_dict("records"):
         for length in np.linspace(1, k + 1, 41):
-            speed = float(one.plain / (one.step * speculative.runs_per_token(runs=1.0, length=length)))
+            speed = float(one["plain"] / (one["step"] * speculative.runs_per_token(runs=1.0, length=length)))
             rows.append(
                 {
-                    "overhead": one.overhead,
-                    "draft": one.draft,
+                    "overhead": one["overhead"],
+                    "draft": one["draft"],
                     "length": float(length),
                     "speed": speed,
-                    "per_chip": speed / one.chips,
+                    "per_chip": speed / one["chips"],
                 }
             )
     return pd.DataFrame(rows)
@@ -153,14 +153,14 @@ def _passes_table(passes: pd.DataFrame, speeds: pd.DataFrame) -> Table:
         ),
         [
             (
-                one.overhead,
-                one.draft,
-                *(f"{time * 1e6:,.0f}" for time in (one.drafting, one.verifying, one.plain)),
-                f"{one.even:.2f}",
-                f"{best[one.overhead, one.draft]:.2f}x",
-                f"{one.chips:.2f}x",
+                one["overhead"],
+                one["draft"],
+                *(f"{time * 1e6:,.0f}" for time in (one["drafting"], one["verifying"], one["plain"])),
+                f"{one['even']:.2f}",
+                f"{best[one['overhead'], one['draft']]:.2f}x",
+                f"{one['chips']:.2f}x",
             )
-            for one in passes.itertuples()
+            for one in passes.to_dict("records")
         ],
         (2, 3, 4, 5, 6, 7),
     )
@@ -177,10 +177,10 @@ def speculation_on_pipeline(
     overheads: Sequence[str] = ("0 s", "47 us"),
 ) -> Figure:
     """Speed over decoding without a draft, against tokens accepted a step."""
-    passes = _passes_frame(target, drafts, on, Options(precision=precision, k=k, alpha=0.8), context, overheads)
+    passes = _passes_frame(target, drafts, on, k, precision, context, overheads)
     speeds = _speeds_frame(passes, k)
     first = passes[passes.overhead == passes.overhead[0]]
-    words = ", ".join(f"{one.draft} {one.even:.1f}" for one in first.itertuples())
+    words = ", ".join(f"{one['draft']} {one['even']:.1f}" for one in first.to_dict("records"))
     return Figure(
         "Speculative decoding on the pipeline",
         f"With k = {k:g} a step must bring more tokens than these to be worth its drafts: {words}. A draft costs by "

@@ -91,7 +91,7 @@ def _length_numbers(bands: pd.DataFrame) -> tuple[Number, ...]:
 
 def _swing_claims(bands: pd.DataFrame) -> tuple[Claim, ...]:
     """Return what holds of the swing of P:D and of the length of requests."""
-    inside = ", ".join(TITLES[str(name)] for name in sorted(bands.index, key=TITLES.get) if bands["max"][name] <= 20)
+    inside = ", ".join(sorted(TITLES[str(name)] for name, most in bands["max"].items() if most <= 20))
     return (
         Claim(
             "P:D moves between 0 and over 20 within days",

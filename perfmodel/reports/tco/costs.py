@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perfmodel.errors import UserError
 from perfmodel.evidence import power_fit, validate
 from perfmodel.evidence.validate.metrics import POWER, form_key
 from perfmodel.numerics import NAN
@@ -49,6 +51,77 @@ def _scenarios(model: str, on: str, users: Sequence[float], options: Options, ch
     return found
 
 
+def _speed_row(on: str, scenario: Scenario) -> dict[str, Any]:
+    """Return price, power and speed of a system at one number of users."""
+    steady = steady_state(scenario)
+    drawn = draw(scenario, steady)
+    sample = draw_samples([scenario], FEW).systems[0]
+    assert sample is not None
+    ends = {end: NAN if value is None else value for end, value in sample.percentiles("blended").items()}
+    rate = float(steady.rate * (steady.prompt + steady.output))
+    return {
+        "system": _name(on),
+        "users": float(scenario.traffic.concurrency),
+        "speed": 1 / float(steady.tpot),
+        "usd": ends["p50"],
+        "low": ends["p10"],
+        "high": ends["p90"],
+        "output": float(cost(scenario, steady, drawn).output),
+        "per_kw": rate / float(drawn.mean.watts) * 1e3,
+        "chips": float(steady.chips),
+    }
+
+
+def _speed_answer(model: str, frame: pd.DataFrame) -> str:
+    """Return the cheapest point of each system that users would wait for, and the fastest of all."""
+    quick = frame[frame["speed"] >= LEAST]
+    cheapest = quick.loc[quick.groupby("system")["usd"].idxmin()].sort_values("usd")
+    words = "; ".join(
+        f"{row.system} {row.usd:.2f} USD ({row.low:.2f} to {row.high:.2f}) at {row.speed:.0f} tokens/s a user"
+        for row in cheapest.itertuples()
+    )
+    fastest = max(frame.to_dict("records"), key=lambda row: row["speed"])
+    return (
+        f"{model} at its cheapest from {LEAST:g} tokens/s a user on: {words}. The fastest for a user is "
+        f"{fastest['system']} with {fastest['speed']:.0f} tokens/s at {fastest['usd']:.1f} USD."
+    )
+
+
+def _speed_charts(model: str, frame: pd.DataFrame) -> tuple[Chart, Chart]:
+    """Return price, and tokens a second and kW, against the speed of each user."""
+    price = Chart(
+        f"cost-against-speed-{model}",
+        f"{model}: cost of a million tokens against the speed of each user",
+        frame,
+        {
+            "system": "system",
+            "users": "requests at once",
+            "speed": "output tokens per second and user [1/s]",
+            "usd": "blended price, P50 [USD per million tokens]",
+            "low": "blended price, P10 [USD per million tokens]",
+            "high": "blended price, P90 [USD per million tokens]",
+            "output": "output price at the values [USD per million output tokens]",
+            "per_kw": "input and output tokens per second and kW of machines [1/s/kW]",
+            "chips": "chips",
+        },
+        "speed",
+        "usd",
+        (Layer("area", y="low", y2="high"), Layer("line"), Layer("point")),
+        color="system",
+        log="xy",
+        caption="P50 with P10 to P90 over all estimates; points are requests at once.",
+    )
+    per_kw = replace(
+        price,
+        name=f"efficiency-against-speed-{model}",
+        title=f"{model}: tokens per second and kW against the speed of each user",
+        y="per_kw",
+        layers=(Layer("line"), Layer("point")),
+        caption="Power of the machines while serving, without PUE.",
+    )
+    return price, per_kw
+
+
 @figure("tco-speed")
 def speed(
     model: str = "llama-3.1-70b",
@@ -60,121 +133,69 @@ def speed(
 ) -> Figure:
     """Dollars a million tokens, and tokens a second and kilowatt, against the speed that each user sees."""
     options = Options(traffic=traffic, precision=precision)
-    rows: list[dict[str, Any]] = []
-    for place in on:
-        for scenario in _scenarios(model, place, users, options, changes):
-            steady = steady_state(scenario)
-            drawn = draw(scenario, steady)
-            money = cost(scenario, steady, drawn)
-            sample = draw_samples([scenario], FEW).systems[0]
-            assert sample is not None
-            ends = sample.percentiles("blended")
-            rate = float(steady.rate * (steady.prompt + steady.output))
-            rows.append(
-                {
-                    "system": _name(place),
-                    "users": float(scenario.traffic.concurrency),
-                    "speed": 1 / float(steady.tpot),
-                    "usd": ends["p50"] if ends["p50"] is not None else NAN,
-                    "low": ends["p10"] if ends["p10"] is not None else NAN,
-                    "high": ends["p90"] if ends["p90"] is not None else NAN,
-                    "output": float(money.output),
-                    "per_kw": rate / float(drawn.mean.watts) * 1e3,
-                    "chips": float(steady.chips),
-                }
-            )
-    frame = pd.DataFrame(rows)
-    columns = {
-        "system": "system",
-        "users": "requests at once",
-        "speed": "output tokens per second and user [1/s]",
-        "usd": "blended price, P50 [USD per million tokens]",
-        "low": "blended price, P10 [USD per million tokens]",
-        "high": "blended price, P90 [USD per million tokens]",
-        "output": "output price at the values [USD per million output tokens]",
-        "per_kw": "input and output tokens per second and kW of machines [1/s/kW]",
-        "chips": "chips",
-    }
-    charts = (
-        Chart(
-            f"cost-against-speed-{model}",
-            f"{model}: cost of a million tokens against the speed of each user",
-            frame,
-            columns,
-            "speed",
-            "usd",
-            (Layer("area", y="low", y2="high"), Layer("line"), Layer("point")),
-            color="system",
-            log="xy",
-            caption="P50 with P10 to P90 over all estimates; points are requests at once.",
-        ),
-        Chart(
-            f"efficiency-against-speed-{model}",
-            f"{model}: tokens per second and kW against the speed of each user",
-            frame,
-            columns,
-            "speed",
-            "per_kw",
-            (Layer("line"), Layer("point")),
-            color="system",
-            log="xy",
-            caption="Power of the machines while serving, without PUE.",
-        ),
+    frame = pd.DataFrame(
+        [_speed_row(place, scenario) for place in on for scenario in _scenarios(model, place, users, options, changes)]
     )
-    quick = frame[frame["speed"] >= LEAST]
-    cheapest = quick.loc[quick.groupby("system")["usd"].idxmin()].sort_values("usd")
-    words = "; ".join(
-        f"{row.system} {row.usd:.2f} USD ({row.low:.2f} to {row.high:.2f}) at {row.speed:.0f} tokens/s a user"
-        for row in cheapest.itertuples()
+    if frame.empty:
+        raise UserError(f"none of {', '.join(on)} holds {model} with {min(users):g} or more users at once")
+    return Figure(
+        "Cost and efficiency against speed", _speed_answer(model, frame), _speed_charts(model, frame), notes=(_RULE,)
     )
-    fastest = max(rows, key=lambda row: row["speed"])
-    answer = (
-        f"{model} at its cheapest from {LEAST:g} tokens/s a user on: {words}. The fastest for a user is "
-        f"{fastest['system']} with {fastest['speed']:.0f} tokens/s at {fastest['usd']:.1f} USD."
-    )
-    return Figure("Cost and efficiency against speed", answer, charts, notes=(_RULE,))
 
 
-@figure("tco-systems")
-def systems(
-    model: str = "llama-3.1-70b",
-    on: Sequence[str] = SYSTEMS,
-    tpot: float = 0.05,
-    traffic: str = "chat",
-    precision: str = "fp8",
-    changes: Sequence[str] = (),
-) -> Figure:
-    """Cost side by side at one bound on TPOT: what it consists of, how sure it is, and the price that ties."""
-    result = ownership.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
-    data = result.to_dict()["systems"]
-    parts, swings, table = [], [], []
+def _parts_frame(result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return the blended price of each system [USD per million tokens], by what an hour of it costs."""
+    parts = []
+    for own, said in zip(result.systems, data, strict=True):
+        hourly = said["breakdown"]["hourly_usd"]
+        total = sum(value or 0.0 for value in hourly.values())
+        if total:
+            parts += [
+                {"system": said["system"], "cause": cause, "usd": value / total * _blended(own)}
+                for cause, value in hourly.items()
+                if value is not None
+            ]
+    return pd.DataFrame(parts)
+
+
+def _blended(own: ownership.Owned) -> float:
+    """Return the blended price at the value of each estimate [USD per million tokens]."""
+    assert own.cost is not None
+    return float(own.cost.blended)
+
+
+def _swings_frame(result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return what the widest unknowns of each system move its blended price by, from their low to their high."""
+    return pd.DataFrame(
+        [
+            {
+                "system": said["system"],
+                "path": swing["path"],
+                "end": f"at its {end}",
+                "change": swing[end] / _blended(own) - 1,
+            }
+            for own, said in zip(result.systems, data, strict=True)
+            for swing in said["tornado"][:6]
+            if swing["low"] is not None and swing["high"] is not None
+            for end in ("low", "high")
+        ]
+    )
+
+
+def _systems_table(model: str, result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -> Table:
+    """Return price, power and what ties, system by system."""
     names = [one["system"] for one in data]
     reference = names.index(ownership.REFERENCE) if ownership.REFERENCE in names else None
+    rows = []
     for at, one in enumerate(data):
-        blended = one["usd_per_mtok"]["blended"]
-        hourly = one["breakdown"]["hourly_usd"]
-        total = sum(value or 0.0 for value in hourly.values())
-        for cause, value in hourly.items():
-            if value is not None and total:
-                usd = value / total * result.systems[at].cost.blended  # type: ignore[union-attr]
-                parts.append({"system": one["system"], "cause": cause, "usd": usd})
-        for swing in one["tornado"][:6]:
-            if swing["low"] is not None and swing["high"] is not None:
-                middle = float(result.systems[at].cost.blended)  # type: ignore[union-attr]
-                for end in ("low", "high"):
-                    change = swing[end] / middle - 1
-                    swings.append(
-                        {"system": one["system"], "path": swing["path"], "end": f"at its {end}", "change": change}
-                    )
         shares = [result.sample.cheaper(at, reference)] if reference is not None and at != reference else []
-        table.append(
+        rows.append(
             (
                 one["system"],
                 f"{one['chips']:,g}",
                 f"{one['concurrency']:,g}",
                 _three(one["output_tokens_per_s_per_user"]),
-                *(_ends(one["usd_per_mtok"][of]) for of in ("input", "output")),
-                _ends(blended),
+                *(_ends(one["usd_per_mtok"][of]) for of in ("input", "output", "blended")),
                 _three(one["usd_per_chip_hour"]),
                 _ends(one["joules_per_output_token_range"]),
                 _thousands(one["tie_price_usd"]),
@@ -187,11 +208,16 @@ def systems(
         *("USD/chip-hour", "J/output token", f"price that ties with {ownership.REFERENCE} [kUSD]"),
         *(f"P(cheaper than {ownership.REFERENCE})", "labels"),
     ]
-    charts = (
+    return Table(f"{model}: P50 with P10 to P90 over all estimates", headings, rows)
+
+
+def _systems_charts(model: str, parts: pd.DataFrame, swings: pd.DataFrame) -> tuple[Chart, Chart]:
+    """Return what a million tokens consists of, and what each unknown moves."""
+    return (
         Chart(
             f"cost-parts-{model}",
             f"{model}: what a million tokens consists of",
-            pd.DataFrame(parts),
+            parts,
             {"system": "system", "cause": "part", "usd": "cost at the values [USD per million tokens]"},
             "system",
             "usd",
@@ -203,7 +229,7 @@ def systems(
         Chart(
             f"tornado-{model}",
             f"{model}: what one unknown moves, the others at their values",
-            pd.DataFrame(swings),
+            swings,
             {
                 "system": "system",
                 "path": "unknown",
@@ -220,21 +246,37 @@ def systems(
             caption="From an estimate's low to its high; errors of times from P10 to P90. The widest of each system.",
         ),
     )
+
+
+def _systems_answer(tpot: float, data: Sequence[Mapping[str, Any]]) -> str:
+    """Return the systems by price, and what decides most on each."""
+    price = {one["system"]: one["usd_per_mtok"]["blended"]["p50"] for one in data}
+    ranked = sorted((name for name in price if price[name]), key=lambda name: price[name])
     first = {one["system"]: next(iter(one["sobol"]), "nothing") for one in data if one["sobol"]}
-    ranked = sorted(
-        (one for one in data if one["usd_per_mtok"]["blended"]["p50"]),
-        key=lambda one: one["usd_per_mtok"]["blended"]["p50"],
-    )
-    answer = "At {:.0f} ms a token, cheapest first: {}. What decides most: {}.".format(
+    return "At {:.0f} ms a token, cheapest first: {}. What decides most: {}.".format(
         tpot * 1e3,
-        ", ".join(f"{one['system']} {one['usd_per_mtok']['blended']['p50']:.2f} USD" for one in ranked),
+        ", ".join(f"{name} {price[name]:.2f} USD" for name in ranked),
         ", ".join(f"{_short(path)} of {name}" for name, path in first.items()),
     )
+
+
+@figure("tco-systems")
+def systems(
+    model: str = "llama-3.1-70b",
+    on: Sequence[str] = SYSTEMS,
+    tpot: float = 0.05,
+    traffic: str = "chat",
+    precision: str = "fp8",
+    changes: Sequence[str] = (),
+) -> Figure:
+    """Cost side by side at one bound on TPOT: what it consists of, how sure it is, and the price that ties."""
+    result = ownership.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
+    data = result.to_dict()["systems"]
     return Figure(
         "Side by side",
-        answer,
-        charts,
-        tables=(Table(f"{model}: P50 with P10 to P90 over all estimates", headings, table),),
+        _systems_answer(tpot, data),
+        _systems_charts(model, _parts_frame(result, data), _swings_frame(result, data)),
+        tables=(_systems_table(model, result, data),),
         notes=(*result.assumed, _RULE),
     )
 
