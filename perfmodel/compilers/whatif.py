@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from perfmodel.compilers.javascript import LANGUAGE, PRELUDE
@@ -265,71 +266,16 @@ def html(held: Offer, options: Options, traffics: Sequence[str], question: Seque
         for name in ("A", "B")
     )
     made = escape(f"perfmodel {__version__}, {date.today():%Y-%m-%d}: {shlex.join(['perfmodel', *question])}")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>What if: inference hardware</title>
-<style>{_asset("whatif.css")}</style>
-</head>
-<body>
-<header>
-<h1>What if</h1>
-<p class="lead">Pick a system, a model and a traffic; move any number. Everything is computed in this page from the
-equations of perfmodel; nothing is sent anywhere.</p>
-</header>
-<main>
-<section aria-label="Inputs">
-<div class="choice"><label for="system">System</label><select id="system"></select></div>
-<div class="choice"><label for="model">Model</label><select id="model"></select></div>
-<div class="choice"><label for="traffic">Traffic</label><select id="traffic"></select></div>
-<div id="key"></div>
-<div class="actions"><button type="button" id="reset">Reset all inputs</button></div>
-<h2>Any other input</h2>
-<div class="choice"><label for="filter">Show inputs whose name holds</label><input id="filter" type="search"></div>
-<div id="all"></div>
-</section>
-<section id="answers" aria-label="Answers">
-<p id="reason" role="alert"></p>
-<p id="live" class="hidden" role="status"></p>
-<div class="actions">{pins}</div>
-<div class="wide" tabindex="0" role="region" aria-label="Table of results"><table id="results"></table></div>
-<h2>Where the time goes</h2>
-<ul class="key">{causes}</ul>
-<div id="bars"></div>
-<div class="charts">
-<div><h2>Roofline</h2><div id="roofline"></div><p class="said">The point is the steady state: its mean rate and bytes on
-one chip. The dotted trail is P:D from 1/8 to 64 at the same P + D.</p></div>
-<div><h2>P:D</h2><div class="choice"><label for="ratio-metric">Against P:D, show</label>
-<select id="ratio-metric">{metrics}</select></div><div id="ratios"></div></div>
-</div>
-<h2>Estimates that move it</h2>
-<p class="said">From the low to the high end of each; numbers that somebody guessed. The page has no 80 % bands: the
-command below gives them, with what to mind.</p>
-<ul id="estimates"></ul>
-<ul id="notes"></ul>
-<h2>Take it along</h2>
-<div class="choice"><label for="command">The command that gives the same numbers</label>
-<textarea id="command" rows="4" readonly></textarea></div>
-<div class="actions"><button type="button" id="copy">Copy the command</button>
-<button type="button" id="copy-link">Copy a link to this state</button>
-<button type="button" id="csv">Download CSV</button><span id="done" role="status"></span></div>
-</section>
-</main>
-<footer><p>{made}. Engine and precision of a system and model are those of the command above; make another page for
-others.</p></footer>
-<script>
-{scripts(held, options, traffics)}
-</script>
-<script>
-{_asset("whatif.js")}
-</script>
-</body>
-</html>
-"""
+    return Template(_asset("whatif.html")).substitute(
+        policy=_POLICY,
+        style=_asset("whatif.css"),
+        metrics=metrics,
+        causes=causes,
+        pins=pins,
+        made=made,
+        computes=scripts(held, options, traffics),
+        shows=_asset("whatif.js"),
+    )
 
 
 #: What a page offers where nothing is named, and what it begins with: systems with a price, measurements, or a paper.

@@ -118,7 +118,8 @@ def elsewhere(
     return Figure(
         f"{target} with {draft} on other machines",
         f"At the acceptance of {data} (alpha {alpha:.2f}) speculation brings {most['gain']:.1f} times on "
-        f"{most['system']} and {least['gain']:.1f} on {least['system']}: what a small draft costs beside its target decides.",
+        f"{most['system']} and {least['gain']:.1f} on {least['system']}: what a small draft costs beside its target "
+        "decides.",
         charts=(
             Chart(
                 "elsewhere",
