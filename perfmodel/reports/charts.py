@@ -1,14 +1,17 @@
-"""Charts as data, drawn with Vega-Lite: on a page, as PNG, as SVG, and their numbers as CSV."""
+"""Charts as data, drawn with Altair, which checks their schema: on a page, as PNG, as SVG, and their numbers as CSV."""
 
 from __future__ import annotations
 
 import csv
 import math
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from perfmodel.outputs import page
 from perfmodel.reports.figures import Chart, Layer
 from perfmodel.writing import text_cell
+
+if TYPE_CHECKING:
+    import altair as alt
 
 #: Series keep apart by hue, by lightness on paper, and by dash and shape where hue is lost.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8a8f98")
@@ -20,40 +23,49 @@ _WIDTH, _PAGE = 760, 1150
 _HEIGHT, _PANEL = 380, 300
 
 
-def spec(chart: Chart, width: int | str = "container") -> dict[str, Any]:
-    """Return the Vega-Lite spec of a chart.
+def spec(chart: Chart) -> dict[str, Any]:
+    """Return the Vega-Lite spec of a chart, as wide as a page lets it be.
 
-    Parameters
-    ----------
-    chart : Chart
-    width : int or str
-        Of the plot [px], or ``container``; panels of a chart with facets have a width of their own.
-
-    Returns
-    -------
-    dict
+    Raises
+    ------
+    altair.SchemaValidationError
+        Where a part of it is not Vega-Lite.
     """
-    rows = _rows(chart)
-    series = _values(chart, chart.color)
-    placed = [
-        {**row, "row_": at, "order_": series.index(row[chart.color]) if series else 0} for at, row in enumerate(rows)
-    ]
-    whole: dict[str, Any] = {"title": chart.title, "data": {"values": placed}}
+    import altair as alt
+
     layers = [_layer(chart, layer) for layer in chart.layers]
-    if not chart.facet:
-        return {**whole, "layer": layers, "height": _HEIGHT, "width": width}
-    panels = _values(chart, chart.facet)
-    columns = 2 if len(panels) == 4 else min(3, len(panels))
-    return {
-        **whole,
-        "columns": columns,
-        "facet": {"field": chart.facet, "type": "nominal", "sort": panels, "title": None},
-        "spec": {
-            "layer": layers,
-            "width": (_PAGE if width == "container" else _WIDTH) // columns - 50,
-            "height": _PANEL,
-        },
-    }
+    # The rows come in last: they have no schema, and thousands of them are slow to look for one.
+    whole: dict[str, Any] = {"title": chart.title, "data": alt.NamedData(name=chart.name)}
+    if chart.facet:
+        panels = _values(chart, chart.facet)
+        columns = 2 if len(panels) == 4 else min(3, len(panels))
+        panel = alt.layer(*layers, width=_panel_width(_PAGE, columns), height=_PANEL)
+        by = alt.Facet(field=chart.facet, type="nominal", sort=panels, title=None)
+        drawn = alt.FacetChart(spec=panel, facet=by, columns=columns, **whole)
+    else:
+        drawn = alt.layer(*layers, width="container", height=_HEIGHT, **whole)
+    made: dict[str, Any] = drawn.to_dict(context={"top_level": False})
+    return {**made, "data": {"values": _placed(chart)}}
+
+
+def _panel_width(whole: int, columns: int) -> int:
+    return whole // columns - 50
+
+
+def for_picture(drawn: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec as wide as a picture."""
+    if "facet" not in drawn:
+        return {**drawn, "width": _WIDTH}
+    return {**drawn, "spec": {**drawn["spec"], "width": _panel_width(_WIDTH, drawn["columns"])}}
+
+
+def _placed(chart: Chart) -> list[dict[str, Any]]:
+    """Return the rows with their place in the frame and in the order of series."""
+    series = _values(chart, chart.color)
+    return [
+        {**row, "row_": at, "order_": series.index(row[chart.color]) if series else 0}
+        for at, row in enumerate(_rows(chart))
+    ]
 
 
 def _values(chart: Chart, column: str) -> list[Any]:
@@ -80,41 +92,38 @@ def _is_number(chart: Chart, column: str) -> bool:
     return bool(pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind))
 
 
-def _tooltips(chart: Chart) -> list[dict[str, Any]]:
+def _tooltips(chart: Chart) -> list[alt.Tooltip]:
+    import altair as alt
+
     shown = []
     for name in map(str, chart.frame.columns):
         number = {"type": "quantitative", "format": ".4~g"} if _is_number(chart, name) else {"type": "nominal"}
-        shown.append({"field": name, "title": chart.columns[name], **number})
+        shown.append(alt.Tooltip(field=name, title=chart.columns[name], **number))
     return shown
 
 
-def _position(chart: Chart, column: str, which: str) -> dict[str, Any]:
+def _position(chart: Chart, column: str, which: str) -> alt.X | alt.Y:
     """Return field, type, title and scale of a position; layers of other columns share the title of the chart's own."""
+    import altair as alt
+
+    channel, own = (alt.X, chart.x) if which == "x" else (alt.Y, chart.y)
     quantity = "x" if chart.across else "y"
-    made = {"field": column, "title": chart.columns[chart.x if which == "x" else chart.y]}
+    named = {"field": column, "title": chart.columns[own]}
     bars = any(layer.mark in ("bar", "rect") for layer in chart.layers)
     if not _is_number(chart, column) or (which != quantity and bars):
         order = _values(chart, column)
         slanted = which == "x" and (len(order) > 8 or sum(len(str(name)) for name in order) > 80)
-        return {
-            **made,
-            "type": "nominal",
-            "sort": order,
-            "axis": {"labelAngle": -40 if slanted else 0, "labelLimit": 320},
-        }
+        labels = alt.Axis(labelAngle=-40 if slanted else 0, labelLimit=320)
+        return channel(**named, type="nominal", sort=order, axis=labels)
     # 500m for a half is not what a reader expects; 64k for 65,536 is.  All layers share the axis of the chart's column.
-    shown = "~s" if chart.frame[chart.x if which == "x" else chart.y].abs().max() >= 10_000 else ".6~g"
+    shown = "~s" if chart.frame[own].abs().max() >= 10_000 else ".6~g"
     if which in chart.log:
-        scale = {"type": "log", "nice": False}
-        return {**made, "type": "quantitative", "scale": scale, "axis": {"format": shown, "labelOverlap": True}}
-    filled = which == quantity and any(layer.mark in ("bar", "area") for layer in chart.layers)
-    return {
-        **made,
-        "type": "quantitative",
-        "scale": {"zero": filled or (chart.zero and which == "y")},
-        # Ticks of a linear axis round "g" to one digit: 1e+1 for 10.
-        "axis": {"format": "~f" if shown == "~g" else shown, "tickCount": 8},
-    }
+        scale, axis = alt.Scale(type="log", nice=False), alt.Axis(format=shown, labelOverlap=True)
+    else:
+        filled = which == quantity and any(layer.mark in ("bar", "area") for layer in chart.layers)
+        scale = alt.Scale(zero=filled or (chart.zero and which == "y"))
+        axis = alt.Axis(format=shown, tickCount=8)
+    return channel(**named, type="quantitative", scale=scale, axis=axis)
 
 
 _MARKS: dict[str, dict[str, Any]] = {
@@ -130,33 +139,41 @@ _MARKS: dict[str, dict[str, Any]] = {
 
 def _series(chart: Chart, layer: Layer, column: str) -> dict[str, Any]:
     """Return the encodings that tell series apart: colour, and what is left of it in grey."""
+    import altair as alt
+
+    title = chart.columns[column]
     if layer.mark == "rect":
         # Light to dark, so that a map reads in grey too.
-        shades = {"scheme": "viridis", "reverse": True}
-        return {"color": {"field": column, "type": "quantitative", "scale": shades, "title": chart.columns[column]}}
+        shades = alt.Scale(scheme="viridis", reverse=True)
+        return {"color": alt.Color(field=column, type="quantitative", scale=shades, title=title)}
     names = _values(chart, column)
 
-    def scale(values: tuple[Any, ...], turn: int = 1) -> dict[str, Any]:
+    def scale(values: tuple[Any, ...], turn: int = 1) -> alt.Scale:
         # Beyond eight series colours come again, with another dash and shape.
         places = [(at + turn * (at // len(values))) % len(values) for at in range(len(names))]
-        return {"domain": names, "range": [values[place] for place in places]}
+        return alt.Scale(domain=names, range=[values[place] for place in places])
 
-    entry = {"field": column, "type": "nominal"}
-    legend = {"title": chart.columns[column], "columns": 4, "symbolLimit": 40, "labelLimit": 280, "symbolOpacity": 1}
-    made: dict[str, Any] = {"color": {**entry, "scale": scale(COLOURS, 0), "legend": legend}}
+    entry: dict[str, Any] = {"field": column, "type": "nominal"}
+    legend = alt.Legend(title=title, columns=4, symbolLimit=40, labelLimit=280, symbolOpacity=1)
+    made: dict[str, Any] = {"color": alt.Color(**entry, scale=scale(COLOURS, 0), legend=legend)}
     if layer.mark == "line":
-        made["strokeDash"] = {**entry, "scale": scale(_DASHES), "legend": legend}
+        made["strokeDash"] = alt.StrokeDash(**entry, scale=scale(_DASHES), legend=legend)
     if layer.mark == "point":
-        made["shape"] = {**entry, "scale": scale(_SHAPES), "legend": legend}
+        made["shape"] = alt.Shape(**entry, scale=scale(_SHAPES), legend=legend)
     if layer.mark == "bar" and chart.stacked:
         # The order of the legend is the order of the pile.
-        made["order"] = {"field": "order_", "type": "quantitative"}
+        made["order"] = alt.Order(field="order_", type="quantitative")
     elif layer.mark == "bar" and column not in (chart.x, chart.y):
-        made["yOffset" if chart.across else "xOffset"] = {**entry, "sort": names}
+        if chart.across:
+            made["yOffset"] = alt.YOffset(**entry, sort=names)
+        else:
+            made["xOffset"] = alt.XOffset(**entry, sort=names)
     return made
 
 
-def _layer(chart: Chart, layer: Layer) -> dict[str, Any]:
+def _layer(chart: Chart, layer: Layer) -> alt.Chart:
+    import altair as alt
+
     encoding: dict[str, Any] = {"tooltip": _tooltips(chart)}
     rule = layer.mark == "rule"
     if not (rule and layer.y and not layer.x):
@@ -164,14 +181,14 @@ def _layer(chart: Chart, layer: Layer) -> dict[str, Any]:
     if not (rule and layer.x and not layer.y):
         encoding["y"] = _position(chart, layer.y or chart.y, "y")
     if layer.y2:
-        encoding["y2"] = {"field": layer.y2}
+        encoding["y2"] = alt.Y2(field=layer.y2)
     if color := layer.color or chart.color:
         encoding.update(_series(chart, layer, color))
     if layer.label:
-        encoding["text"] = {"field": layer.label, "type": "nominal"}
-    made: dict[str, Any] = {"mark": _MARKS[layer.mark], "encoding": encoding}
+        encoding["text"] = alt.Text(field=layer.label, type="nominal")
+    made = alt.Chart(mark=alt.MarkDef(**_MARKS[layer.mark]), encoding=alt.FacetedEncoding(**encoding))
     if layer.rows:
-        made["transform"] = [{"filter": _selected(chart, set(chart.frame.query(layer.rows).index))}]
+        made.transform = [alt.FilterTransform(filter=_selected(chart, set(chart.frame.query(layer.rows).index)))]
     return made
 
 
@@ -181,24 +198,24 @@ def _selected(chart: Chart, kept: set[Any]) -> str:
     return f"indexof({places}, datum.row_) >= 0"
 
 
-def picture(chart: Chart) -> tuple[bytes, str]:
-    """Return a chart as PNG and as SVG, black on white."""
+def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
+    """Return the spec of a chart as PNG and as SVG, black on white."""
     import vl_convert
 
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": page.config("#1b1f24", "#ffffff"),
         "padding": 16,
-        **spec(chart, _WIDTH),
+        **for_picture(drawn),
     }
     svg = vl_convert.vegalite_to_svg(whole)
     return vl_convert.svg_to_png(svg, scale=2.0), svg
 
 
-def on_page(chart: Chart) -> str:
-    """Return a chart for a page, with its caption and how sure its numbers are."""
+def on_page(chart: Chart, drawn: dict[str, Any]) -> str:
+    """Return the spec of a chart for a page, with its caption and how sure its numbers are."""
     said = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
-    return page.chart(spec(chart), f"{chart.caption or chart.title}.{said}".replace("..", "."), chart.name)
+    return page.chart(drawn, f"{chart.caption or chart.title}.{said}".replace("..", "."), chart.name)
 
 
 def write_csv(chart: Chart, file: TextIO) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.outputs import page
@@ -23,10 +24,11 @@ _NUMBER_HEADINGS = ("what", "published", "computed", "error", "is", "used", "sou
 
 @dataclass(frozen=True)
 class Made:
-    """A figure that stands in the folder, and how long it took [s]."""
+    """A figure that stands in the folder, the specs of its charts, and how long it took [s]."""
 
     wanted: Wanted
     figure: Figure
+    specs: Sequence[dict[str, Any]]
     seconds: float
 
 
@@ -34,15 +36,16 @@ def _make(wanted: Wanted, folder: Path) -> Made:
     """Work out one figure and write the files of its charts."""
     start = time.perf_counter()
     figure = make(wanted)
-    for chart in figure.charts:
-        png, svg = charts.picture(chart)
+    specs = [charts.spec(chart) for chart in figure.charts]
+    for chart, spec in zip(figure.charts, specs, strict=True):
+        png, svg = charts.picture(spec)
         with whole(folder / f"{chart.name}.png") as partial:
             partial.write_bytes(png)
         with whole(folder / f"{chart.name}.svg") as partial:
             partial.write_text(svg, encoding="utf-8")
         with whole(folder / f"{chart.name}.csv") as partial, partial.open("w", encoding="utf-8", newline="") as file:
             charts.write_csv(chart, file)
-    return Made(wanted, figure, time.perf_counter() - start)
+    return Made(wanted, figure, specs, time.perf_counter() - start)
 
 
 def _all(wanted: Sequence[Wanted], folder: Path) -> Iterator[tuple[int, Made]]:
@@ -104,7 +107,7 @@ def _figure(made: Made, anchor: str) -> str:
         figure.title,
         anchor,
         page.paragraph(figure.answer, "answer"),
-        "".join(charts.on_page(chart) for chart in figure.charts),
+        "".join(map(charts.on_page, figure.charts, made.specs)),
         page.table(
             ["claim", "verdict", "what decides"],
             [[claim.text, claim.verdict, claim.why] for claim in figure.claims],
