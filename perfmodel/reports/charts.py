@@ -28,7 +28,7 @@ def spec(chart: Chart) -> dict[str, Any]:
 
     Raises
     ------
-    altair.SchemaValidationError
+    altair.utils.schemapi.SchemaValidationError
         Where a part of it is not Vega-Lite.
     """
     import altair as alt

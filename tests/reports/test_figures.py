@@ -4,9 +4,10 @@ import csv
 
 import pandas as pd
 import pytest
+from altair.utils.schemapi import SchemaValidationError
 
 from perfmodel.cli import run
-from perfmodel.reports import figures
+from perfmodel.reports import charts, figures
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number
 
 COLUMNS = {"batch": "batch", "time": "time [ms]", "part": "part <of the step>"}
@@ -107,3 +108,11 @@ def test_a_chart_names_every_column():
     frame = pd.DataFrame({"batch": [1.0], "time": [1.0]})
     with pytest.raises(ValueError, match="columns without a title: time"):
         Chart("one", "One", frame, {"batch": "batch"}, "batch", "batch")
+
+
+def test_what_is_not_vega_lite_is_no_chart(monkeypatch):
+    (chart,) = lines([1, 2]).charts
+    assert len(charts.spec(chart)["data"]["values"]) == 4
+    monkeypatch.setitem(charts._MARKS, "line", {"type": "line", "strokeWidth": "thick"})
+    with pytest.raises(SchemaValidationError, match="thick"):
+        charts.spec(chart)

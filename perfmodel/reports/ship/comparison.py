@@ -18,6 +18,7 @@ from perfmodel.reports.ship.claims import Judged
 from perfmodel.reports.ship.pair import CONTEXTS, RATIOS, Both, Machines, on_loads
 from perfmodel.reports.ship.samples import SAMPLES
 from perfmodel.reports.ship.shapes import shapes
+from perfmodel.reports.ship.traffic import panel, traffic_rows
 
 _SOURCE = "SHIP, figure 10: shapes in words, no values"
 _GPU_SERIES = ("SGB200-16Ki", "SGB200-2Ki")
@@ -176,7 +177,7 @@ def _view_frame(
     for name, quantities in lines.items():
         factor = boxes if name in _GPU_SERIES else 1.0
         values = {key: quantity * factor for key, quantity in zip(("value", "low", "high"), quantities, strict=True)}
-        rows += matrix.traffic_rows(ratios, panels, values, by="panel", series=name)
+        rows += traffic_rows(ratios, panels, values, by="panel", series=name)
     return pd.DataFrame(rows)
 
 
@@ -215,7 +216,7 @@ def _throughput_table(
     for name in raw.series.unique():
         each, factor = (watts[1], boxes) if name in _GPU_SERIES else (watts[0], 1.0)
         for ratio, context in product((ratios[-1], ratios[0]), (contexts[0], contexts[-1])):
-            value = float(values[name, float(ratio), matrix.panel(context)])
+            value = float(values[name, float(ratio), panel(context)])
             rows.append(
                 (
                     name,
@@ -346,7 +347,7 @@ def comparison(
         view: _view_frame(
             _lines(mixed if view.of_samples else fixed, free, at, view),
             ratios,
-            [sample.name for sample in SAMPLES] if view.of_samples else list(map(matrix.panel, contexts)),
+            [sample.name for sample in SAMPLES] if view.of_samples else list(map(panel, contexts)),
             boxes if view.equal_power else 1.0,
         )
         for view in _VIEWS

@@ -15,7 +15,7 @@ from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.machines.operators import Pass
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, figure
-from perfmodel.reports.ship.matrix import panel
+from perfmodel.reports.ship.traffic import panel
 from perfmodel.serving.fit import fit
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from perfmodel.equations import power as equations
-from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
+from perfmodel.reports.figures import Figure, Number, Table, figure
 from perfmodel.reports.ship import matrix
 from perfmodel.reports.ship.pair import RATIOS, Machines, serve
+from perfmodel.reports.ship.traffic import over_ratio, panel, traffic_rows
 
 #: Share of the nameplate that a DGX H100 was measured to draw under load (arXiv:2506.14551); none is public of the LPU.
 MEASURED_SHARE = 0.76
@@ -39,27 +40,11 @@ def _joules_frame(
         joules = {"joules": equations.energy_per_token(power=drawn, per_second=rate)}
         rows += [
             {**row, "series": f"{name}, {view}", "joules": row["joules"] * share}
-            for row in matrix.traffic_rows(ratios, list(map(matrix.panel, contexts)), joules, series=name)
+            for row in traffic_rows(ratios, list(map(panel, contexts)), joules, series=name)
             for view, share in views
             if share == 1.0 or name == "SGB200-16Ki"
         ]
     return pd.DataFrame(rows)
-
-
-def _joules_chart(frame: pd.DataFrame, caption: str) -> Chart:
-    return Chart(
-        "ship-power",
-        "Energy of a token, input and output alike",
-        frame,
-        {"series": "machine and view", "ratio": "P:D", "context": "context", "joules": "energy [J/token]"},
-        "ratio",
-        "joules",
-        (Layer("line"),),
-        color="series",
-        facet="context",
-        log="xy",
-        caption=caption,
-    )
 
 
 @figure("ship-power")
@@ -80,7 +65,7 @@ def energy(
     frame = _joules_frame(machines, free, stage_budget, users_per_box, ratios, contexts)
     watts, boxes = machines.watts, machines.scale()
     chips = [float(one.deployment.tp * one.deployment.pp) for one in machines.scenarios]
-    near = frame[frame.context == matrix.panel(contexts[0])].groupby("series", sort=False).joules.agg(["min", "max"])
+    near = frame[frame.context == panel(contexts[0])].groupby("series", sort=False).joules.agg(["min", "max"])
     words = "; ".join(f"{name} {row['min']:.2g} to {row['max']:.2g} J" for name, row in near.iterrows())
     caption = (
         f"388 W an LPU, 1,788 W a B200, their share of the system in it (SHIP). {users:g} users on SHIP, "
@@ -90,7 +75,17 @@ def energy(
         "Power",
         f"{chips[0]:,.0f} LPUs draw {watts[0] / 1e3:.0f} kW by nameplate, as much as {boxes:.1f} DGX B200. A token of "
         f"input or output at {contexts[0] / 1024:g}Ki costs: {words}.",
-        charts=(_joules_chart(frame, caption),),
+        charts=(
+            over_ratio(
+                "ship-power",
+                "Energy of a token, input and output alike",
+                frame,
+                {"series": "machine and view", "ratio": "P:D", "context": "context", "joules": "energy [J/token]"},
+                "joules",
+                "series",
+                caption,
+            ),
+        ),
         numbers=(
             Number("power of 1,520 LPUs", watts[0] / 1e3, "kW", 590.0, "reconstructed", source="SHIP: 388 W a chip"),
             Number("the same in DGX B200", boxes, "1", 41.0, "reconstructed", source="SHIP: 1,788 W a chip"),

@@ -245,31 +245,3 @@ def mixture_speeds(service: Service, inside: bool) -> tuple[Any, Any]:
         first = ttft[..., at, None] + service.entry[..., at, None] * (each - prompt)
         means.append((each / first).mean(axis=-1))
     return np.stack(means, axis=-1), service.prompt / ttft
-
-
-def panel(context: float) -> str:
-    """Return the name of the panel of a context."""
-    return f"context {context / 1024:g}Ki"
-
-
-def traffic_rows(
-    ratios: Sequence[float], panels: Sequence[str], values: Mapping[str, Any], by: str = "context", **names: str
-) -> list[dict[str, Any]]:
-    """Return a row a P:D and panel of the traffic, for a frame.
-
-    Parameters
-    ----------
-    ratios : sequence of float
-    panels : sequence of str
-    values : mapping of str to array
-        Quantities with axes of ratios and panels.
-    by : str
-        Column of the panels.
-    **names : str
-        Columns that are the same in all rows.
-    """
-    return [
-        {**names, "ratio": float(ratio), by: place, **{key: float(value[i, j]) for key, value in values.items()}}
-        for i, ratio in enumerate(ratios)
-        for j, place in enumerate(panels)
-    ]

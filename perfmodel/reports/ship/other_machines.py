@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from perfmodel.question import Options, resolve
-from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
+from perfmodel.reports.figures import Chart, Figure, Table, figure
 from perfmodel.reports.ship import matrix
 from perfmodel.reports.ship.pair import power
+from perfmodel.reports.ship.traffic import over_ratio, panel, traffic_rows
 from perfmodel.specs.types import Scenario
 
 #: Free values held where the machines of this file are drawn.
@@ -76,7 +77,7 @@ def _machines_frame(served: Sequence[Served], ratios: Sequence[float], contexts:
             "kilowatt": one.rate / power(one.scenario) * 1e3,
             "speed": 1 / one.tpot,
         }
-        rows += matrix.traffic_rows(ratios, list(map(matrix.panel, contexts)), values, machine=one.name)
+        rows += traffic_rows(ratios, list(map(panel, contexts)), values, machine=one.name)
     return pd.DataFrame(rows)
 
 
@@ -122,28 +123,17 @@ def _lpx_over_lpu(frame: pd.DataFrame, shortest: str) -> tuple[float, float]:
 
 def _machines_charts(frame: pd.DataFrame, caption: str) -> tuple[Chart, ...]:
     """Return throughput a chip and a kW, and speed, over P:D."""
+    columns = {
+        "machine": "machine",
+        "ratio": "P:D",
+        "context": "context",
+        "chips": "chips",
+        "chip": "input + output a chip [tokens/s]",
+        "kilowatt": "input + output a kW [tokens/s]",
+        "speed": "ot/s/u [tokens/s]",
+    }
     return tuple(
-        Chart(
-            f"ship-other-machines-{key}",
-            title,
-            frame if key != "kilowatt" else frame[frame.kilowatt.notna()],
-            {
-                "machine": "machine",
-                "ratio": "P:D",
-                "context": "context",
-                "chips": "chips",
-                "chip": "input + output a chip [tokens/s]",
-                "kilowatt": "input + output a kW [tokens/s]",
-                "speed": "ot/s/u [tokens/s]",
-            },
-            "ratio",
-            key,
-            (Layer("line"),),
-            color="machine",
-            facet="context",
-            log="xy",
-            caption=caption,
-        )
+        over_ratio(f"ship-other-machines-{key}", title, frame[frame[key].notna()], columns, key, "machine", caption)
         for key, title in (("chip", "Throughput a chip"), ("kilowatt", "Throughput a kW"), ("speed", "ot/s/u"))
     )
 
@@ -170,7 +160,7 @@ def other_machines(
         *_pipelines("LPX", model, lpx, users, load, precision, assumed),
     ]
     frame = _machines_frame(served, ratios, contexts)
-    least, most = _lpx_over_lpu(frame, matrix.panel(contexts[0]))
+    least, most = _lpx_over_lpu(frame, panel(contexts[0]))
     caption = (
         f"{model}; stages of 16 tokens, cache of 16 bits, SGLang with 64 users in 8 GPUs. LPX: 16-bit rate "
         f"{lpx_16_bit_rate} and hop {lpx_hop} are assumptions of ours, neither is published"

@@ -12,10 +12,11 @@ import pandas as pd
 from perfmodel.equations import memory, serving
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
-from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
+from perfmodel.reports.figures import Chart, Figure, Table, figure
 from perfmodel.reports.ship import matrix
 from perfmodel.reports.ship.pair import CONTEXTS, RATIOS
 from perfmodel.reports.ship.samples import SAMPLES
+from perfmodel.reports.ship.traffic import over_ratio, panel, traffic_rows
 from perfmodel.serving.fit import fit
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
@@ -71,11 +72,11 @@ def _gains_frame(
 ) -> pd.DataFrame:
     """Return the gain of each switch by P:D and context."""
     load = matrix.fixed_load(ratios, contexts)
-    panels = list(map(matrix.panel, contexts))
+    panels = list(map(panel, contexts))
     rows = []
     for name, by in _gains(base, users, load, pages):
         wide = {key: np.broadcast_to(values, (load.prompt + load.output).shape) for key, values in by.items()}
-        rows += matrix.traffic_rows(ratios, panels, wide, switch=name)
+        rows += traffic_rows(ratios, panels, wide, switch=name)
     return pd.DataFrame(rows)
 
 
@@ -90,19 +91,7 @@ def _gains_charts(gains: pd.DataFrame, caption: str) -> tuple[Chart, ...]:
         "ttft": "TTFT, on over off",
     }
     return tuple(
-        Chart(
-            f"ship-scheduling-{key}",
-            f"{columns[key]}, by switch",
-            gains,
-            columns,
-            "ratio",
-            key,
-            (Layer("line"),),
-            color="switch",
-            facet="context",
-            log="xy",
-            caption=caption,
-        )
+        over_ratio(f"ship-scheduling-{key}", f"{columns[key]}, by switch", gains, columns, key, "switch", caption)
         for key in ("throughput", "speed")
     )
 
@@ -189,18 +178,7 @@ def _budget_charts(frame: pd.DataFrame, caption: str) -> tuple[Chart, ...]:
         "input": "it/s/u [tokens/s]",
     }
     return tuple(
-        Chart(
-            f"ship-adaptive-{key}",
-            f"Reasoning sample, {columns[key]}",
-            frame,
-            columns,
-            "ratio",
-            key,
-            (Layer("line"),),
-            color="rule",
-            log="xy",
-            caption=caption,
-        )
+        over_ratio(f"ship-adaptive-{key}", f"Reasoning sample, {columns[key]}", frame, columns, key, "rule", caption)
         for key in ("throughput", "speed")
     )
 
