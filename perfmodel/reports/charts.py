@@ -36,6 +36,7 @@ def spec(chart: Chart) -> dict[str, Any]:
     layers = [_layer(chart, layer) for layer in chart.layers]
     # The rows come in last: they have no schema, and thousands of them are slow to look for one.
     whole: dict[str, Any] = {"title": chart.title, "data": alt.NamedData(name=chart.name)}
+    drawn: alt.FacetChart | alt.LayerChart
     if chart.facet:
         panels = _values(chart, chart.facet)
         columns = 2 if len(panels) == 4 else min(3, len(panels))
@@ -97,7 +98,9 @@ def _tooltips(chart: Chart) -> list[alt.Tooltip]:
 
     shown = []
     for name in map(str, chart.frame.columns):
-        number = {"type": "quantitative", "format": ".4~g"} if _is_number(chart, name) else {"type": "nominal"}
+        number: dict[str, Any] = {"type": "nominal"}
+        if _is_number(chart, name):
+            number = {"type": "quantitative", "format": ".4~g"}
         shown.append(alt.Tooltip(field=name, title=chart.columns[name], **number))
     return shown
 
@@ -108,7 +111,7 @@ def _position(chart: Chart, column: str, which: str) -> alt.X | alt.Y:
 
     channel, own = (alt.X, chart.x) if which == "x" else (alt.Y, chart.y)
     quantity = "x" if chart.across else "y"
-    named = {"field": column, "title": chart.columns[own]}
+    named: dict[str, Any] = {"field": column, "title": chart.columns[own]}
     bars = any(layer.mark in ("bar", "rect") for layer in chart.layers)
     if not _is_number(chart, column) or (which != quantity and bars):
         order = _values(chart, column)
