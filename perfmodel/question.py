@@ -373,18 +373,57 @@ def speculation_of(
     UserError
         Where no draft, no k or no acceptance is given, or two that exclude each other.
     """
-    measures = {name: getattr(options, name) for name in ("alpha", "ar", "accept", "accept_logged")}
-    given = [name for name, value in measures.items() if value is not None]
+    given = _acceptance_given(options)
+    if options.draft is None:
+        return None, [], []
+    accept, logged_alike = _positions(options)
+    k, assumed = _tokens_drafted(options, accept)
+    draft = _draft(options.draft, target, system, precision)
+    machine = machine_of(system)
+    measured = [f"accept.{at}" for at in range(1, len(accept) + 1)] or [given]
+    provenance = {f"model.{path}": origin for path, origin in (draft.model.provenance if draft.model else {}).items()}
+    provenance |= dict.fromkeys(("k", *measured), Provenance("given by the user", "given"))
+    provenance |= {
+        "host_time": machine.draft_host_source,
+        "max_tp": Provenance("the draft's heads", "derived"),
+    }
+    return (
+        Speculation(
+            name=draft.model.name if draft.model else LOOK_UP,
+            model=draft.model,
+            precision=draft.precision,
+            max_tp=_most_ranks(machine, draft.model) if draft.model else 1.0,
+            shares_ends=draft.shares_ends,
+            k=k,
+            host_time=machine.draft_host_time,
+            alpha=options.alpha,
+            ar=options.ar,
+            accept={str(at): chance for at, chance in enumerate(accept, 1)},
+            provenance=provenance,
+        ),
+        [*assumed, draft.assumed],
+        [*filter(None, (logged_alike,)), *draft.warnings],
+    )
+
+
+def _acceptance_given(options: Options) -> str:
+    """Return which measure of acceptance goes with the draft, empty where there is no draft."""
+    measures = ("alpha", "ar", "accept", "accept_logged")
+    given = [name for name in measures if getattr(options, name) is not None]
     if options.draft is None:
         if given or options.k is not None:
             raise UserError(f"{flag((['k'] if options.k is not None else given)[0])} needs --draft MODEL")
-        return None, [], []
+        return ""
     if len(given) != 1:
         raise UserError(
             f"--draft {options.draft}: give one of --alpha, --ar or --accept (--accept-logged as an engine logs it); "
             "how many drafted tokens are accepted depends on the pair of models and on the text"
         )
-    accept, logged_alike = _positions(options)
+    return given[0]
+
+
+def _tokens_drafted(options: Options, accept: Sequence[float]) -> tuple[float, list[str]]:
+    """Return k, given or as many as there are acceptances by position, and what is assumed where these differ."""
     k = options.k if options.k is not None else float(len(accept)) or None
     if k is None:
         raise UserError(f"--draft {options.draft}: give --k, the tokens drafted a step")
@@ -392,59 +431,47 @@ def speculation_of(
         raise UserError(
             f"--ar {options.ar:g}: AR counts the target's own token, so it is at least 1 / (k + 1) = {1 / (k + 1):.3g}"
         )
-    assumed: list[str] = []
-    machine = machine_of(system)
-    warnings = [logged_alike] if logged_alike else []
     if accept and k > len(accept):
-        assumed.append(f"acceptance beyond position {len(accept)} is that of the last")
-    elif len(accept) > k:
-        assumed.append(f"of the acceptances of {len(accept)} positions the first {k:g} count, as many as are drafted")
-    word = options.draft.casefold()
-    model: Model | None = None
-    shares_ends = word in HEADS
-    if shares_ends:
+        return float(k), [f"acceptance beyond position {len(accept)} is that of the last"]
+    if len(accept) > k:
+        return float(k), [
+            f"of the acceptances of {len(accept)} positions the first {k:g} count, as many as are drafted"
+        ]
+    return float(k), []
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What drafts: a model or none, the precision of its weights, and whether it uses the target's ends."""
+
+    model: Model | None
+    precision: str
+    assumed: str
+    shares_ends: bool = False
+    warnings: Sequence[str] = ()
+
+
+def _draft(name: str, target: Model, system: System, precision: str) -> _Draft:
+    """Return what drafts by its name; ``precision`` is that of the target's weights."""
+    word = name.casefold()
+    if word in HEADS:
         last = replace(target.layers[-1], count=1.0)
-        model = replace(target, name=f"one layer of {target.name}", layers=(last,), towers=0.0)
-        assumed.append(f"{options.draft}: one layer of {target.name} drafts, with the target's embedding and head")
-    elif word == LOOK_UP:
-        assumed.append("ngram: looking up drafts costs nothing beyond the host time of a step")
-    else:
-        model = catalog.load_model(options.draft)
-        if model.task == "pool":
-            raise UserError(f"--draft {options.draft}: it makes one pass over its input and drafts nothing")
-        precision = model.precision if model.precision in system.computes_as else precision
-        assumed.append(f"draft {model.name} in {precision} on the chips and plan of the target")
-        warnings += catalog.model_notes(model)
-        if float(model.vocab) != float(target.vocab):
-            warnings.append(
-                f"draft {model.name} has {model.vocab:,.0f} words and {target.name} {target.vocab:,.0f}: a draft needs "
-                "the tokenizer of its target"
-            )
-    said = Provenance("given by the user", "given")
-    provenance = {f"model.{path}": origin for path, origin in (model.provenance if model else {}).items()}
-    measured = [f"accept.{at}" for at in range(1, len(accept) + 1)] or given
-    provenance |= dict.fromkeys(("k", *measured), said)
-    provenance |= {
-        "host_time": machine.draft_host_source,
-        "max_tp": Provenance("the draft's heads", "derived"),
-    }
-    return (
-        Speculation(
-            name=model.name if model else LOOK_UP,
-            model=model,
-            precision=precision,
-            max_tp=_most_ranks(machine, model) if model else 1.0,
-            shares_ends=shares_ends,
-            k=float(k),
-            host_time=machine.draft_host_time,
-            alpha=options.alpha,
-            ar=options.ar,
-            accept={str(at): chance for at, chance in enumerate(accept, 1)},
-            provenance=provenance,
-        ),
-        assumed,
-        warnings,
-    )
+        head = replace(target, name=f"one layer of {target.name}", layers=(last,), towers=0.0)
+        said = f"{name}: one layer of {target.name} drafts, with the target's embedding and head"
+        return _Draft(head, precision, said, shares_ends=True)
+    if word == LOOK_UP:
+        return _Draft(None, precision, "ngram: looking up drafts costs nothing beyond the host time of a step")
+    model = catalog.load_model(name)
+    if model.task == "pool":
+        raise UserError(f"--draft {name}: it makes one pass over its input and drafts nothing")
+    own = model.precision if model.precision in system.computes_as else precision
+    warnings = list(catalog.model_notes(model))
+    if float(model.vocab) != float(target.vocab):
+        warnings.append(
+            f"draft {model.name} has {model.vocab:,.0f} words and {target.name} {target.vocab:,.0f}: a draft needs "
+            "the tokenizer of its target"
+        )
+    return _Draft(model, own, f"draft {model.name} in {own} on the chips and plan of the target", warnings=warnings)
 
 
 def check_layout(scenario: Scenario) -> list[str]:
@@ -753,17 +780,40 @@ def ask(
     -------
     Scenario
     """
-    named_engine = read_engine(engine)
+    warnings = [*warnings, *catalog.model_notes(architecture)]
+    assumed = _engine_assumed(system, engine, options)
+    traffic, architecture, said = _traffic(architecture, options)
+    base, of_plan = _deployment_asked(architecture, system, engine, options, named)
+    speculation, of_draft, notes = speculation_of(options, architecture, system, base.precision)
+    assumed, warnings = [*assumed, *said, *of_plan, *of_draft], [*warnings, *notes]
+    asked = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics())
+    scenario, why = _changed(asked, options, changes)
+    if why:
+        assumed.insert(0, why)
+    assumed += check_layout(scenario)
+    warnings += _squeezed(scenario)
+    assumed.append(_money(scenario))
+    assumed += catalog.in_place(system, architecture, traffic, speculation, scenario.economics)
+    scenario = replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
+    for gathered in _LISTENING:
+        gathered.append(scenario)
+    return scenario
+
+
+def _engine_assumed(system: System, engine: str, options: Options) -> list[str]:
+    """Refuse an engine that the system does not run; return what is assumed of the one that it does."""
+    named = read_engine(engine)
     engines = machine_of(system).engines
-    if named_engine.name not in engines and named_engine.name not in (engines := kinds.engines(machine_of(system))):
+    if named.name not in engines and named.name not in (engines := kinds.engines(machine_of(system))):
         fitting = " or ".join(filter(None, (", ".join(engines[:-1]), engines[-1])))
         raise UserError(f"--engine {engine}: {system.name} runs {fitting}")
-    warnings = [*warnings, *catalog.model_notes(architecture)]
+    default = f"engine {engine}, the default of {system.name}" if options.engine is None else ""
+    return [*filter(None, (default, catalog.release_note(system, named)))]
+
+
+def _traffic(architecture: Model, options: Options) -> tuple[Traffic, Model, list[str]]:
+    """Return the traffic that options ask for, the model with the images of its prompts, and what is assumed."""
     assumed = []
-    if options.engine is None:
-        assumed.append(f"engine {engine}, the default of {system.name}")
-    if note := catalog.release_note(system, named_engine):
-        assumed.append(note)
     if options.prompt is not None and options.output is not None:
         traffic = replace(
             catalog.load_traffic("chat"), name="given", prompt=float(options.prompt), output=float(options.output)
@@ -782,6 +832,14 @@ def ask(
     if options.images is not None:
         architecture, traffic, of_images = _with_images(architecture, traffic, options.images)
         assumed.append(of_images)
+    return traffic, architecture, assumed
+
+
+def _deployment_asked(
+    architecture: Model, system: System, engine: str, options: Options, named: str
+) -> tuple[Deployment, list[str]]:
+    """Return the deployment as options give it, degrees of 1 where they do not, and what is assumed of it."""
+    assumed = []
     precision = options.precision or named or architecture.precision
     if options.precision is None:
         assumed.append(f"precision {precision}, " + ("as the name says" if named else "the checkpoint's"))
@@ -791,43 +849,28 @@ def ask(
         assumed.append(f"KV precision {kv_precision}, {reason}")
     if options.dp is None:
         assumed.append("DP 1")
-    base = Deployment(
-        plan="given",
-        engine=engine,
-        precision=precision,
-        kv_precision=kv_precision,
-        tp=float(options.tp or 1),
-        pp=float(options.pp or 1),
-        ep=float(options.ep or 1),
-        dp=float(options.dp or 1),
-        attention_dp=float(options.attention_dp or 1),
-    )
-    speculation, more, notes = speculation_of(options, architecture, system, precision)
-    assumed, warnings = [*assumed, *more], [*warnings, *notes]
-    scenario = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics())
-    paths = [full_path(scenario, text.partition("=")[0].strip()) for text in changes]
+    degrees = {name: float(getattr(options, name) or 1) for name in ("tp", "pp", "ep", "dp", "attention_dp")}
+    deployment = Deployment(plan="given", engine=engine, precision=precision, kv_precision=kv_precision, **degrees)
+    return deployment, assumed
+
+
+def _changed(asked: Scenario, options: Options, changes: Sequence[str]) -> tuple[Scenario, str]:
+    """Return the scenario with its plan and its changes, those of the plan last, and why it is that plan."""
+    paths = [full_path(asked, text.partition("=")[0].strip()) for text in changes]
+    scenario = asked
     for text, path in zip(changes, paths, strict=True):
         if not path.startswith("deployment."):
             scenario = assign(scenario, text)
     deployment, why = _deployment(scenario, options)
-    if why:
-        assumed.insert(0, why)
     scenario = replace(scenario, deployment=deployment)
     for text, path in zip(changes, paths, strict=True):
         if path.startswith("deployment."):
             scenario = assign(scenario, text)
     _refuse_swallowed(scenario, options, changes, paths)
-    asked = scenario.speculation
-    if asked is not None and asked.ar is not None and speculation is not None and asked.k != speculation.k:
+    before, after = asked.speculation, scenario.speculation
+    if after is not None and after.ar is not None and before is not None and after.k != before.k:
         raise UserError("--set speculation.k: an AR belongs to one k; give --k with the --ar that goes with it")
-    assumed += check_layout(scenario)
-    warnings += _squeezed(scenario)
-    assumed.append(_money(scenario))
-    assumed += catalog.in_place(system, architecture, traffic, speculation, scenario.economics)
-    scenario = replace(scenario, assumed=tuple(assumed), warnings=tuple(warnings))
-    for gathered in _LISTENING:
-        gathered.append(scenario)
-    return scenario
+    return scenario, why
 
 
 #: Rounds that public benchmarks run: ten prompts a client.
