@@ -849,8 +849,17 @@ def _deployment_asked(
         assumed.append(f"KV precision {kv_precision}, {reason}")
     if options.dp is None:
         assumed.append("DP 1")
-    degrees = {name: float(getattr(options, name) or 1) for name in ("tp", "pp", "ep", "dp", "attention_dp")}
-    deployment = Deployment(plan="given", engine=engine, precision=precision, kv_precision=kv_precision, **degrees)
+    deployment = Deployment(
+        plan="given",
+        engine=engine,
+        precision=precision,
+        kv_precision=kv_precision,
+        tp=float(options.tp or 1),
+        pp=float(options.pp or 1),
+        ep=float(options.ep or 1),
+        dp=float(options.dp or 1),
+        attention_dp=float(options.attention_dp or 1),
+    )
     return deployment, assumed
 
 

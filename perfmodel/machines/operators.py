@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from perfmodel.machines.kv_cache import (
     ACTIVATION_BYTES,
     cache_shards,
     index_bytes_per_token,
-    kv_bytes_per_token_layer,
     row_bytes,
 )
 from perfmodel.numerics import Number, maximum, minimum, total
@@ -21,9 +20,11 @@ from perfmodel.specs.kinds import kind_of
 from perfmodel.specs.types import (
     PRECISION_BYTES,
     Attention,
+    CompressedAttention,
     Efficiency,
     Indexer,
     Layers,
+    Mla,
     Scenario,
 )
 from perfmodel.specs.weights import (
@@ -171,27 +172,27 @@ class Step:
     loads: tuple[Load, ...] = ()
     sequences: Any = 1.0
 
-    @cached_property
+    @functools.cached_property
     def flops(self) -> Any:
         """Work of all chips [FLOP]."""
         return total(load.count * load.flops for load in self.loads)
 
-    @cached_property
+    @functools.cached_property
     def bytes_moved(self) -> Any:
         """Memory traffic of all chips [B]."""
         return total(load.count * load.chips * load.moved for load in self.loads)
 
-    @cached_property
+    @functools.cached_property
     def compute(self) -> Any:
         """Seconds of the operators that arithmetic decides."""
         return _repeated(self.overlaps, roofline.compute_bound_time)
 
-    @cached_property
+    @functools.cached_property
     def memory(self) -> Any:
         """Seconds of the operators that traffic decides, and of stages that wait for a slower one's traffic."""
         return _repeated(self.overlaps, roofline.memory_bound_time) + self.imbalance
 
-    @cached_property
+    @functools.cached_property
     def time(self) -> Any:
         """Seconds of the whole step."""
         return self.busy + self.overhead + (self.imbalance + self.collective + self.host)
@@ -418,6 +419,67 @@ def summed_message(scenario: Scenario, tokens: Any) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class _Met:
+    """What the queries of a pass meet: keys on average, and entries of the cache that are read and written."""
+
+    attended: Any
+    reach: Any
+    written: Any
+    heads: Any
+    key_dim: Any
+    value_dim: Any
+
+
+def _attention(
+    scenario: Scenario, layers: Layers, work: Work, tokens: Any, meet: Callable[[Pass], _Met], width: Any
+) -> Operator:
+    """Return the attention itself, behind its projections: ``meet`` says what a pass meets, ``width`` is in and out."""
+    with scope("attention"):
+        row = row_bytes(layers, scenario.deployment.kv_precision)
+        flops, traffic = [], []
+        for part in work:
+            met = meet(part)
+            flops.append(
+                transformer.attention_flops(
+                    sequences=part.sequences,
+                    tokens=part.tokens,
+                    attended=met.attended,
+                    heads=met.heads,
+                    key_dim=met.key_dim,
+                    value_dim=met.value_dim,
+                )
+            )
+            traffic.append(
+                transformer.kv_traffic(
+                    sequences=part.sequences, context=met.reach, tokens=met.written, bytes_per_token=row
+                )
+            )
+        return Operator(
+            name="attention",
+            kind="attention",
+            count=layers.count,
+            flops=total(flops),
+            weights=0.0,
+            cache=total(traffic),
+            activations=transformer.activation_traffic(tokens=tokens, width=width, bytes_per_element=ACTIVATION_BYTES),
+            precision=scenario.deployment.kv_precision,
+            cache_shards=cache_shards(scenario, layers),
+        )
+
+
+def _met_by_heads(attention: Attention, part: Pass) -> _Met:
+    """Return what queries meet where each head, or group of heads, has keys and values of its own."""
+    attended, reach, written = _attended(attention, part), part.context, part.tokens
+    if attention.sliding is not None:
+        reach = minimum(part.context, attended if attention.sliding.chunked else attention.sliding.window)
+    if attention.indexer is not None:
+        reach = minimum(reach, attention.indexer.top_k)
+    if attention.cross is not None:
+        reach, written = attention.cross, 0.0
+    return _Met(attended, reach, written, attention.heads, attention.head_dim, value_width(attention))
+
+
 def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     model, attention = scenario.model, layers.attention
     assert attention is not None
@@ -436,46 +498,8 @@ def _attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
         parameters = block_indexer_part(model, attention.indexer)
         yield from _indexer_operators(scenario, layers, work, attention.indexer, parameters, model.hidden)
     output_width = attention.heads * value_width(attention)
-    with scope("attention"):
-        kv_bytes = row_bytes(layers, scenario.deployment.kv_precision)
-        flops, traffic = [], []
-        for part in work:
-            attended = _attended(attention, part)
-            flops.append(
-                transformer.attention_flops(
-                    sequences=part.sequences,
-                    tokens=part.tokens,
-                    attended=attended,
-                    heads=attention.heads,
-                    key_dim=attention.head_dim,
-                    value_dim=value_width(attention),
-                )
-            )
-            reach, written = part.context, part.tokens
-            if attention.sliding is not None:
-                reach = minimum(part.context, attended if attention.sliding.chunked else attention.sliding.window)
-            if attention.indexer is not None:
-                reach = minimum(reach, attention.indexer.top_k)
-            if attention.cross is not None:
-                reach, written = attention.cross, 0.0
-            traffic.append(
-                transformer.kv_traffic(
-                    sequences=part.sequences, context=reach, tokens=written, bytes_per_token=kv_bytes
-                )
-            )
-        yield Operator(
-            name="attention",
-            kind="attention",
-            count=layers.count,
-            flops=total(flops),
-            weights=0.0,
-            cache=total(traffic),
-            activations=transformer.activation_traffic(
-                tokens=tokens, width=query_width + output_width, bytes_per_element=ACTIVATION_BYTES
-            ),
-            precision=scenario.deployment.kv_precision,
-            cache_shards=cache_shards(scenario, layers),
-        )
+    meet = functools.partial(_met_by_heads, attention)
+    yield _attention(scenario, layers, work, tokens, meet, query_width + output_width)
     summed = summed_message(scenario, tokens)
     yield _gemm("out", tokens, out, output_width + model.hidden, layers.count, storage, all_reduce=summed)
 
@@ -499,6 +523,16 @@ def _attended(attention: Attention, part: Pass) -> Any:
     )
 
 
+def _met_latents(mla: Mla, part: Pass) -> _Met:
+    """Return what queries meet of latents: themselves where it decodes, expanded keys and values in a prefill."""
+    attended, reach = transformer.mean_attended_tokens(context=part.context, tokens=part.tokens), part.context
+    if mla.indexer is not None:
+        attended, reach = minimum(attended, mla.indexer.top_k), minimum(reach, mla.indexer.top_k)
+    if part.decoding:
+        return _Met(attended, reach, part.tokens, mla.heads, mla.kv_lora_rank + mla.qk_rope_head_dim, mla.kv_lora_rank)
+    return _Met(attended, reach, part.tokens, mla.heads, mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.v_head_dim)
+
+
 def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     """Latent attention: decoding meets the latents themselves, prefill expands keys and values."""
     model, mla = scenario.model, layers.mla
@@ -518,43 +552,8 @@ def _mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
         yield _gemm("gate", tokens, parts["gate"], model.hidden + mla.gate, layers.count, storage)
     if mla.indexer is not None and not mla.indexer.shared:
         yield from _indexer_operators(scenario, layers, work, mla.indexer, parts["indexer"], mla.q_lora_rank)
-    with scope("attention"):
-        kv_bytes = kv_bytes_per_token_layer(layers, scenario.deployment.kv_precision)
-        flops, traffic = [], []
-        for part in work:
-            attended = transformer.mean_attended_tokens(context=part.context, tokens=part.tokens)
-            reach = part.context
-            if mla.indexer is not None:
-                attended = minimum(attended, mla.indexer.top_k)
-                reach = minimum(reach, mla.indexer.top_k)
-            flops.append(
-                transformer.attention_flops(
-                    sequences=part.sequences,
-                    tokens=part.tokens,
-                    attended=attended,
-                    heads=mla.heads,
-                    key_dim=latent if part.decoding else mla.qk_nope_head_dim + mla.qk_rope_head_dim,
-                    value_dim=mla.kv_lora_rank if part.decoding else mla.v_head_dim,
-                )
-            )
-            traffic.append(
-                transformer.kv_traffic(
-                    sequences=part.sequences, context=reach, tokens=part.tokens, bytes_per_token=kv_bytes
-                )
-            )
-        yield Operator(
-            name="attention",
-            kind="attention",
-            count=layers.count,
-            flops=total(flops),
-            weights=0.0,
-            cache=total(traffic),
-            activations=transformer.activation_traffic(
-                tokens=tokens, width=query_width + mla.heads * mla.v_head_dim, bytes_per_element=ACTIVATION_BYTES
-            ),
-            precision=scenario.deployment.kv_precision,
-            cache_shards=cache_shards(scenario, layers),
-        )
+    meet = functools.partial(_met_latents, mla)
+    yield _attention(scenario, layers, work, tokens, meet, query_width + mla.heads * mla.v_head_dim)
     yield _gemm(
         "out",
         tokens,
@@ -616,6 +615,21 @@ def _indexer_operators(
         )
 
 
+def _met_compressed(attention: CompressedAttention, part: Pass) -> _Met:
+    """Return what queries meet of a window and of the compressed entries behind it."""
+    attended = transformer.mean_attended_in_window(context=part.context, tokens=part.tokens, window=attention.window)
+    reach = minimum(part.context, attention.window)
+    if attention.ratio is not None:
+        entries = transformer.compressed_entries(
+            tokens=transformer.mean_attended_tokens(context=part.context, tokens=part.tokens), ratio=attention.ratio
+        )
+        behind = transformer.compressed_entries(tokens=part.context, ratio=attention.ratio)
+        if attention.indexer is not None:
+            entries, behind = (minimum(some, attention.indexer.top_k) for some in (entries, behind))
+        attended, reach = attended + entries, reach + behind
+    return _Met(attended, reach, part.tokens, attention.heads, attention.head_dim, attention.head_dim)
+
+
 def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
     """Compressed attention: latents and compressor run on every chip, queries and outputs by heads."""
     model, part = scenario.model, layers.compressed
@@ -631,47 +645,7 @@ def _compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Ite
         yield _gemm("compress", tokens, compress, model.hidden + part.head_dim, layers.count, storage, shards=1.0)
     if part.indexer is not None:
         yield from _indexer_operators(scenario, layers, work, part.indexer, parts["indexer"], part.q_lora_rank)
-    with scope("attention"):
-        row = row_bytes(layers, scenario.deployment.kv_precision)
-        flops, traffic = [], []
-        for one in work:
-            attended = transformer.mean_attended_in_window(context=one.context, tokens=one.tokens, window=part.window)
-            reach = minimum(one.context, part.window)
-            if part.ratio is not None:
-                entries = transformer.compressed_entries(
-                    tokens=transformer.mean_attended_tokens(context=one.context, tokens=one.tokens), ratio=part.ratio
-                )
-                behind = transformer.compressed_entries(tokens=one.context, ratio=part.ratio)
-                if part.indexer is not None:
-                    entries = minimum(entries, part.indexer.top_k)
-                    behind = minimum(behind, part.indexer.top_k)
-                attended, reach = attended + entries, reach + behind
-            flops.append(
-                transformer.attention_flops(
-                    sequences=one.sequences,
-                    tokens=one.tokens,
-                    attended=attended,
-                    heads=part.heads,
-                    key_dim=part.head_dim,
-                    value_dim=part.head_dim,
-                )
-            )
-            traffic.append(
-                transformer.kv_traffic(sequences=one.sequences, context=reach, tokens=one.tokens, bytes_per_token=row)
-            )
-        yield Operator(
-            name="attention",
-            kind="attention",
-            count=layers.count,
-            flops=total(flops),
-            weights=0.0,
-            cache=total(traffic),
-            activations=transformer.activation_traffic(
-                tokens=tokens, width=2 * width, bytes_per_element=ACTIVATION_BYTES
-            ),
-            precision=scenario.deployment.kv_precision,
-            cache_shards=cache_shards(scenario, layers),
-        )
+    yield _attention(scenario, layers, work, tokens, functools.partial(_met_compressed, part), 2 * width)
     ranks = part.output_groups * part.output_rank
     yield _gemm("out_groups", tokens, parts["out_groups"], width + ranks, layers.count, storage)
     yield _gemm(
