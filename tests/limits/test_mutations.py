@@ -34,7 +34,7 @@ MUTATIONS = {
         PARAMETERS,
     ),
     "query heads for KV heads": (
-        "perfmodel/machines/operators.py",
+        "perfmodel/machines/kv_cache.py",
         "kv_heads=attention.kv_heads",
         "kv_heads=attention.heads",
         CACHE,
