@@ -146,37 +146,35 @@ def systems(
 ) -> Figure:
     """Cost side by side at one bound on TPOT: what it consists of, how sure it is, and the price that ties."""
     result = ownership.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
-    data = result.to_dict()["systems"]
+    data = result.to_dict()["answers"]
     parts, swings, table = [], [], []
-    names = [one["system"] for one in data]
+    names = [one["name"] for one in data]
     reference = names.index(ownership.REFERENCE) if ownership.REFERENCE in names else None
     for at, one in enumerate(data):
-        blended = one["usd_per_mtok"]["blended"]
-        hourly = one["breakdown"]["hourly_usd"]
+        hourly = one["costs"]["hourly_usd"]
         total = sum(value or 0.0 for value in hourly.values())
         for cause, value in hourly.items():
             if value is not None and total:
                 usd = value / total * result.systems[at].cost.blended  # type: ignore[union-attr]
-                parts.append({"system": one["system"], "cause": cause, "usd": usd})
+                parts.append({"system": one["name"], "cause": cause, "usd": usd})
         for swing in one["tornado"][:6]:
             if swing["low"] is not None and swing["high"] is not None:
                 middle = float(result.systems[at].cost.blended)  # type: ignore[union-attr]
                 for end in ("low", "high"):
-                    change = swing[end] / middle - 1
+                    change = float(swing[end] or 0.0) / middle - 1
                     swings.append(
-                        {"system": one["system"], "path": swing["path"], "end": f"at its {end}", "change": change}
+                        {"system": one["name"], "path": swing["path"], "end": f"at its {end}", "change": change}
                     )
         shares = [result.sample.cheaper(at, reference)] if reference is not None and at != reference else []
         table.append(
             (
-                one["system"],
+                one["name"],
                 f"{one['chips']:,g}",
-                f"{one['concurrency']:,g}",
+                f"{one['traffic']['concurrency']:,g}",
                 _three(one["output_tokens_per_s_per_user"]),
-                *(_ends(one["usd_per_mtok"][of]) for of in ("input", "output")),
-                _ends(blended),
+                *(_ends(result.percentiles(at, of)) for of in ownership.TOKENS),
                 _three(one["usd_per_chip_hour"]),
-                _ends(one["joules_per_output_token_range"]),
+                _ends(result.percentiles(at, "joules_per_output_token")),
                 _thousands(one["tie_price_usd"]),
                 "; ".join(f"{share:.0%}" for share in shares if share is not None),
                 "; ".join(one["labels"]),
@@ -220,14 +218,12 @@ def systems(
             caption="From an estimate's low to its high; errors of times from P10 to P90. The widest of each system.",
         ),
     )
-    first = {one["system"]: next(iter(one["sobol"]), "nothing") for one in data if one["sobol"]}
-    ranked = sorted(
-        (one for one in data if one["usd_per_mtok"]["blended"]["p50"]),
-        key=lambda one: one["usd_per_mtok"]["blended"]["p50"],
-    )
+    first = {one["name"]: next(iter(one["sobol"]), "nothing") for one in data if one["sobol"]}
+    middles = [(result.percentiles(at, "blended")["p50"], one["system"]) for at, one in enumerate(data)]
+    ranked = sorted((price, name) for price, name in middles if price)
     answer = "At {:.0f} ms a token, cheapest first: {}. What decides most: {}.".format(
         tpot * 1e3,
-        ", ".join(f"{one['system']} {one['usd_per_mtok']['blended']['p50']:.2f} USD" for one in ranked),
+        ", ".join(f"{name} {price:.2f} USD" for price, name in ranked),
         ", ".join(f"{_short(path)} of {name}" for name, path in first.items()),
     )
     return Figure(
