@@ -379,6 +379,10 @@ def speculation_of(
         if given or options.k is not None:
             raise UserError(f"{flag((['k'] if options.k is not None else given)[0])} needs --draft MODEL")
         return None, [], []
+    if target.task == "pool":
+        raise UserError(
+            f"--draft {options.draft}: {target.name} makes one pass over its input and decodes nothing to draft"
+        )
     if len(given) != 1:
         raise UserError(
             f"--draft {options.draft}: give one of --alpha, --ar or --accept (--accept-logged as an engine logs it); "

@@ -16,8 +16,8 @@ _HEAD = """\
 # Command line
 
 `perfmodel VERB --help` prints the same in a terminal. An answer goes to standard output; an error is one line on
-standard error. [Exit codes](quickstart.md#exit-codes) are 0 answered, 2 refused before computing, 3 does not fit, 1 our
-fault.
+standard error, and with `--json` [an object](json.md). [Exit codes](quickstart.md#exit-codes) are 0 answered, 2 refused
+before computing, 3 does not fit, 1 our fault.
 
 ## Options of a question
 

@@ -18,8 +18,19 @@ from perfmodel.cli.schemas import ANSWERS, ERROR, commands, schema
 QUESTIONS = int(os.environ.get("PERFMODEL_DRAWN_QUESTIONS", "100"))
 FAULTS = 30
 
-MODELS = ["llama-3.1-8b", "llama-3.3-70b", "qwen3-32b", "gpt-oss-120b", "deepseek-v3", "llama-3.1-405b", "bge-m3"]
+MODELS = [
+    "llama-3.1-8b",
+    "llama-3.3-70b",
+    "qwen3-32b",
+    "gpt-oss-120b",
+    "deepseek-v3",
+    "llama-3.1-405b",
+    "nobodys-model",
+]
 SYSTEMS = ["dgx-h100", "dgx-h100:tp=1", "dgx-b200:tp=4", "mi300x-8", "lpu-v1", "sn40l-16", "tpu-v6e", "h100-pcie:tp=2"]
+#: A model that makes one pass over its input.
+EMBEDS = {"model_type": "llama", "architectures": ["LlamaModel"], "hidden_size": 2048, "num_hidden_layers": 16}
+EMBEDS |= {"num_attention_heads": 16, "intermediate_size": 8192, "vocab_size": 32000, "max_position_embeddings": 8192}
 ROWS = """model,hardware,metric,value,unit,tp,isl,osl,concurrency_or_batch,mine
 llama-3.1-8b,dgx-h100,TPOT,6,ms,1,100,100,1,x
 llama-3.1-8b,dgx-h100,TTFT,20,ms,1,100,100,1,y
@@ -47,7 +58,7 @@ def asked(capsys, words):
 
 def draw(rng, folder):
     """A question in the words of the command line: one verb, one or two systems, some of the options that it takes."""
-    model, on = rng.choice(MODELS), ["--on", rng.choice(SYSTEMS)]
+    model, on = rng.choice([*MODELS, str(folder / "embeds")]), ["--on", rng.choice(SYSTEMS)]
     more = ["--on", rng.choice(SYSTEMS)]
     loop = rng.choice([[], ["--concurrency", rng.choice(["1", "7", "64", "4096"])]])
     lengths = rng.choice([[], ["--traffic", "code"], ["--prompt", "1000", "--output", "1"], ["--traffic", "pd-8"]])
@@ -87,6 +98,9 @@ def draw(rng, folder):
 
 def test_the_json_of_drawn_questions_is_valid(capsys, tmp_path):
     (tmp_path / "rows.csv").write_text(ROWS)
+    (tmp_path / "embeds").mkdir()
+    (tmp_path / "embeds" / "config.json").write_text(json.dumps(EMBEDS))
+    (tmp_path / "embeds" / "modules.json").write_text("[]")
     rng, codes, verbs = random.Random(20261201), set(), set()
     for _ in range(QUESTIONS):
         verb, words = draw(rng, tmp_path)
