@@ -60,7 +60,7 @@ def draw(rng, folder):
     """A question in the words of the command line: one verb, one or two systems, some of the options that it takes."""
     model, on = rng.choice([*MODELS, str(folder / "embeds")]), ["--on", rng.choice(SYSTEMS)]
     more = ["--on", rng.choice(SYSTEMS)]
-    loop = rng.choice([[], ["--concurrency", rng.choice(["1", "7", "64", "4096"])]])
+    loop = rng.choice([[], ["--concurrency", rng.choice(["1", "7", "64", "4096"])], ["--steady"]])
     lengths = rng.choice([[], ["--traffic", "code"], ["--prompt", "1000", "--output", "1"], ["--traffic", "pd-8"]])
     draft = rng.choice(
         [[], [], ["--draft", "eagle", "--k", "3", "--alpha", "0.7"], ["--draft", "ngram", "--ar", "0.5"]]
@@ -79,11 +79,11 @@ def draw(rng, folder):
             5,
             [rng.choice(["all-reduce", "all-to-all"]), "--on", "dgx-h100", "--tp", "8", "--message", "1MB"],
         ),
-        "tco": (4, [model, *on, *more, *loop, "--samples", "64"]),
+        "tco": (3, [model, *on, *more, *loop, "--samples", "64"]),
         "explain": (5, [rng.choice(["tpot", "ttft", "power", "mfu"]), model, *on, *loop, "--depth", rng.choice("39")]),
         "solve": (4, ["tpot", *small, "--for", "memory.hbm.bandwidth", "--target", rng.choice(["4ms", "9ms", "1us"])]),
-        "size": (4, [*small, *rate, *limits, *rng.choice([[], ["--availability", "0.999"]])]),
-        "size ": (2, ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--prefill-on", "dgx-h100:tp=2", *rate]),
+        "size": (1.5, [*small, *rate, *limits, *rng.choice([[], ["--availability", "0.999"]])]),
+        "size ": (1.5, ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--prefill-on", "dgx-h100:tp=2", *rate]),
         "simulate": (3, [*small, *rng.choice([["--rate", "2"], ["--concurrency", "4"]]), "--requests", "50"]),
         "validate": (1, ["--data", str(folder / "rows.csv")]),
         "specs list": (1, [rng.choice(["systems", "models", "traffics"])]),
@@ -164,7 +164,7 @@ ASKS = {
     "tco": ["llama-3.1-8b", "--on", "dgx-h100", "--on", "dgx-b200", "--samples", "64"],
     "explain": ["tpot", "llama-3.1-8b", "--on", "dgx-h100"],
     "solve": ["tpot", "llama-3.1-8b", "--on", "dgx-h100", "--for", "memory.hbm.bandwidth", "--target", "4ms"],
-    "size": ["llama-3.1-8b", "--on", "dgx-h100", "--rate", "20", "--tpot-p99", "30ms"],
+    "size": ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--rate", "20", "--tpot-mean", "30ms"],
     "simulate": ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--rate", "2", "--requests", "50"],
     "collective": ["all-reduce", "--on", "dgx-h100", "--tp", "8", "--message", "1MB"],
 }
