@@ -76,6 +76,7 @@ _HOME = {"FitAnswer": "planning.fit", "Prediction": "prediction", "UserError": "
 _SHOWN = {
     "planning.fit:FitAnswer": ("outputs.fit:fit_text", "outputs.fit:fit_html"),
     "planning.load:Sized": ("outputs.sizing:load_text", "outputs.sizing:one_load_html"),
+    "planning.load:Rated": ("outputs.sizing:load_text", "outputs.sizing:one_load_html"),
     "planning.size:Sizing": ("outputs.sizing:sizing_text", "outputs.sizing:sizing_html"),
     "planning.pools:Disaggregated": ("outputs.sizing:pools_text", None),
     "planning.solve:Solution": ("compilers.explain:solved_text", None),

@@ -12,6 +12,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_type_hints, overload
 
+from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.options import (
     Arrivals,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
-    from perfmodel.planning.load import Sized
+    from perfmodel.planning.load import Rated
     from perfmodel.planning.pools import Disaggregated
     from perfmodel.planning.simulate import Comparison as Simulation
     from perfmodel.planning.size import Sizing
@@ -244,11 +245,11 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpa
 
 
 @overload
-def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[RateQuestion]) -> Sized: ...
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpack[RateQuestion]) -> Rated: ...
 
 
 @_taking(RateQuestion, "rate")
-def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Sized:
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Rated:
     """Answer one question.
 
     Parameters
@@ -264,7 +265,7 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
 
     Returns
     -------
-    Answer or Sized
+    Answer or Rated
         Times in s, rates in 1/s, sizes in B.  With a rate, what :func:`load` returns.
 
     Raises
@@ -302,7 +303,7 @@ class Comparison:
 
         return pd.DataFrame([answer.row() for answer in self.answers])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Comparison:
         """Return the documented JSON object."""
         from perfmodel.outputs.tables import shared
 
@@ -343,10 +344,10 @@ class Loads:
 
     Attributes
     ----------
-    answers : tuple of Sized
+    answers : tuple of Rated
     """
 
-    answers: tuple[Sized, ...]
+    answers: tuple[Rated, ...]
 
     def to_frame(self) -> Any:
         """Return a pandas frame, one row an answer."""
@@ -354,13 +355,16 @@ class Loads:
 
         return pd.DataFrame([answer.row() for answer in self.answers])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Comparison:
         """Return the documented JSON object."""
         from perfmodel.outputs.tables import shared
-        from perfmodel.planning.load import load_dict
 
-        found = [load_dict(answer) for answer in self.answers]
-        return {"answers": found, **{key: shared([one[key] for one in found]) for key in ("assumed", "warnings")}}
+        found = [answer.to_dict() for answer in self.answers]
+        return {
+            "answers": found,
+            "assumed": shared([one["assumed"] for one in found]),
+            "warnings": shared([one["warnings"] for one in found]),
+        }
 
     def __repr__(self) -> str:
         from perfmodel.outputs.sizing import print_load
@@ -880,7 +884,7 @@ def load(
     objectives: Mapping[str, Quantity] | None = None,
     set: Changes = (),
     **options: Unpack[RateQuestion],
-) -> Sized:
+) -> Rated:
     """Put a rate of requests on a plan: percentiles, goodput, headroom and what breaks first.
 
     Parameters
@@ -894,7 +898,7 @@ def load(
 
     Returns
     -------
-    Sized
+    Rated
         With ``load``, ``reason``, ``to_frame()`` and ``to_dict()``.
 
     Examples

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel import shapes
 from perfmodel.entered import as_nodes, idle, unmoved
 from perfmodel.equations import memory, power, serving
 from perfmodel.machines.base import machine_of
@@ -105,7 +106,7 @@ class Prediction:
             return self.metrics[name]
         raise AttributeError(name)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Prediction:
         """Return the documented JSON object.
 
         Returns
@@ -113,27 +114,62 @@ class Prediction:
         dict
             What does not exist is None.
         """
-        fits = bool(self.fits)
+        known = {key: shapes.number(value) for key, value in self.metrics.items()}
+        one_pass = self.one_pass
+        phases: dict[str, Any] = {
+            phase: {cause: shapes.number(value) if self.fits else None for cause, value in parts.items()}
+            for phase, parts in self.breakdown.items()
+        }
+        limits = self.limited_by if self.fits and not self.reason else {}
+        # Where the weights do not fit there is no room; the reason says how much is missing.
+        held = {use: shapes.number(np.maximum(value, 0.0)) for use, value in self.memory.items()}
         return {
-            **{key: _json(value) for key, value in self.one_pass.items()},
-            **{key: _json(self.metrics[key]) for key in METRICS if key not in _USD.values()},
-            "fits": fits,
-            "max_concurrency": _json(self.max_concurrency),
-            "limited_by": dict(self.limited_by) if fits and not self.reason else None,
-            "breakdown": {
-                phase: {cause: _json(value) if fits else None for cause, value in parts.items()}
-                for phase, parts in self.breakdown.items()
+            **question_of(self.scenario),
+            "ttft_s": known["ttft_s"],
+            "ttft_median_s": known["ttft_median_s"],
+            "tpot_s": known["tpot_s"],
+            "request_latency_s": known["request_latency_s"],
+            "output_tokens_per_s": known["output_tokens_per_s"],
+            "input_tokens_per_s": known["input_tokens_per_s"],
+            "output_tokens_per_s_per_user": known["output_tokens_per_s_per_user"],
+            "input_tokens_per_s_per_user": known["input_tokens_per_s_per_user"],
+            "tokens_per_s_per_chip": known["tokens_per_s_per_chip"],
+            "requests_per_s": shapes.number(one_pass.get("requests_per_s")),
+            "tokens_per_s": shapes.number(one_pass.get("tokens_per_s")),
+            "mfu": known["mfu"],
+            "mbu": known["mbu"],
+            "power_w": known["power_w"],
+            "joules_per_output_token": known["joules_per_output_token"],
+            "usd_per_mtok": per_mtok(self.metrics, self.band),
+            "fits": bool(self.fits),
+            "max_concurrency": shapes.number(self.max_concurrency),
+            "limited_by": {
+                "prefill": limits["prefill"],
+                "decode": limits.get("decode"),
+                "concurrency": limits["concurrency"],
+            }
+            if limits
+            else None,
+            "breakdown": {"prefill": phases["prefill"], "decode": phases["decode"]},
+            "memory": {
+                "capacity": held["capacity"],
+                "weights": held["weights"],
+                "kv_cache": held["kv_cache"],
+                "reserved": held["reserved"],
+                "kv_room": held["kv_room"],
             },
-            # Where the weights do not fit there is no room; the reason says how much is missing.
-            "memory": {use: _json(np.maximum(value, 0.0)) for use, value in self.memory.items()},
-            "usd_per_mtok": {of: _json(self.metrics[key]) for of, key in _USD.items()},
-            "band": {key: dict(ends) for key, ends in self.band.items()} or None,
+            "band": {
+                key: {"low": shapes.number(ends["low"]), "high": shapes.number(ends["high"])}
+                for key, ends in self.band.items()
+                if key not in _USD.values()
+            }
+            or None,
+            "speculation": drafted(self.scenario, self.speculation),
+            "chips": shapes.number(self.chips),
+            "load": None,
+            "reason": self.reason or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
-            **question_of(self.scenario),
-            "speculation": self._speculation(),
-            "chips": _json(self.chips),
-            "reason": self.reason or None,
         }
 
     @property
@@ -144,20 +180,6 @@ class Prediction:
         tokens = self.metrics["input_tokens_per_s"]
         return {"requests_per_s": tokens / self.scenario.traffic.prompt, "tokens_per_s": tokens}
 
-    def _speculation(self) -> dict[str, Any] | None:
-        asked = self.scenario.speculation
-        if asked is None:
-            return None
-        return {
-            "draft": asked.name,
-            "k": _json(asked.k),
-            "alpha": _json(asked.alpha),
-            "ar": _json(asked.ar),
-            "accept": [_json(chance) for chance in asked.accept.values()] or None,
-            "host_time_s": _json(asked.host_time),
-            **{key: _json(value) for key, value in self.speculation.items()},
-        }
-
     def row(self) -> dict[str, Any]:
         """Return the answer as flat columns.
 
@@ -165,11 +187,11 @@ class Prediction:
         -------
         dict
         """
-        data = self.to_dict()
+        data: Any = self.to_dict()
         flat: dict[str, Any] = {"model": data["model"], "system": data["system"], "chips": data["chips"]}
         flat.update({f"plan_{key}": value for key, value in data["plan"].items()})
         flat.update({f"traffic_{key}": value for key, value in data["traffic"].items()})
-        flat.update({key: _json(self.metrics[key]) for key in METRICS})
+        flat.update({key: shapes.number(self.metrics[key]) for key in METRICS})
         flat.update({key: data[key] for key in ("fits", "max_concurrency")})
         for phase in ("prefill", "decode"):
             flat[f"{phase}_limited_by"] = (data["limited_by"] or {}).get(phase)
@@ -182,7 +204,32 @@ class Prediction:
         return flat
 
 
-def question_of(scenario: Scenario) -> dict[str, Any]:
+def plan_of(scenario: Scenario) -> shapes.Plan:
+    """Return a layout as answers name it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    dict
+    """
+    plan = scenario.deployment
+    return {
+        "name": plan.plan,
+        "tp": shapes.number(plan.tp),
+        "pp": shapes.number(plan.pp),
+        "ep": shapes.number(plan.ep),
+        "dp": shapes.number(plan.dp),
+        "attention_dp": shapes.number(plan.attention_dp),
+        "engine": plan.engine,
+        "precision": plan.precision,
+        "kv_precision": plan.kv_precision,
+    }
+
+
+def question_of(scenario: Scenario) -> shapes.Asked:
     """Return model, system, plan and traffic of a question, as answers name them.
 
     Parameters
@@ -193,37 +240,67 @@ def question_of(scenario: Scenario) -> dict[str, Any]:
     -------
     dict
     """
-    plan, traffic = scenario.deployment, scenario.traffic
+    traffic = scenario.traffic
     return {
         "model": scenario.model.name,
         "system": scenario.system.name,
-        "plan": {
-            "name": plan.plan,
-            "tp": _json(plan.tp),
-            "pp": _json(plan.pp),
-            "ep": _json(plan.ep),
-            "dp": _json(plan.dp),
-            "attention_dp": _json(plan.attention_dp),
-            "engine": plan.engine,
-            "precision": plan.precision,
-            "kv_precision": plan.kv_precision,
-        },
+        "plan": plan_of(scenario),
         "traffic": {
             "name": traffic.name,
-            "prompt": _json(traffic.prompt),
-            "output": _json(traffic.output),
-            "concurrency": _json(traffic.concurrency),
+            "prompt": shapes.number(traffic.prompt),
+            "output": shapes.number(traffic.output),
+            "concurrency": shapes.number(traffic.concurrency),
         },
     }
 
 
-def _json(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [_json(item) for item in value.tolist()]
-    if isinstance(value, float | int | np.generic):
-        number = float(value)
-        return number if np.isfinite(number) else None
-    return value
+def drafted(scenario: Scenario, found: Mapping[str, Any]) -> shapes.Speculation | None:
+    """Return the draft of a question and what it brings; None without one.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    found : mapping
+        ``speculation`` of a prediction; what is not in it is None.
+
+    Returns
+    -------
+    dict or None
+    """
+    asked = scenario.speculation
+    if asked is None:
+        return None
+    return {
+        "draft": asked.name,
+        "k": shapes.number(asked.k),
+        "alpha": shapes.number(asked.alpha),
+        "ar": shapes.number(asked.ar),
+        "accept": [shapes.number(chance) for chance in asked.accept.values()] or None,
+        "host_time_s": shapes.number(asked.host_time),
+        "tokens_per_step": shapes.number(found.get("tokens_per_step")),
+        "draft_s": shapes.number(found.get("draft_s")),
+        "verify_s": shapes.number(found.get("verify_s")),
+        "speedup": shapes.number(found.get("speedup")),
+    }
+
+
+def per_mtok(metrics: Mapping[str, Any], band: Mapping[str, Mapping[str, float]]) -> shapes.PerMtok:
+    """Return the cost of tokens with the ends of its band.
+
+    Parameters
+    ----------
+    metrics, band : mapping
+        Of a prediction; what they do not have is None.
+
+    Returns
+    -------
+    dict
+    """
+    each = {
+        of: shapes.spread(metrics.get(key), band.get(key, {}).get("low"), band.get(key, {}).get("high"))
+        for of, key in _USD.items()
+    }
+    return {"input": each["input"], "output": each["output"], "blended": each["blended"]}
 
 
 def _metrics(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dict[str, Any]:

@@ -376,6 +376,10 @@ def speculation_of(
     given = _acceptance_given(options)
     if options.draft is None:
         return None, [], []
+    if target.task == "pool":
+        raise UserError(
+            f"--draft {options.draft}: {target.name} makes one pass over its input and decodes nothing to draft"
+        )
     accept, logged_alike = _positions(options)
     k, assumed = _tokens_drafted(options, accept)
     draft = _draft(options.draft, target, system, precision)

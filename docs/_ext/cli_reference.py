@@ -16,8 +16,8 @@ _HEAD = """\
 # Command line
 
 `perfmodel VERB --help` prints the same in a terminal. An answer goes to standard output; an error is one line on
-standard error. [Exit codes](quickstart.md#exit-codes) are 0 answered, 2 refused before computing, 3 does not fit, 1 our
-fault.
+standard error, and with `--json` [an object](json.md). [Exit codes](quickstart.md#exit-codes) are 0 answered, 2 refused
+before computing, 3 does not fit, 1 our fault.
 
 ## Options of a question
 
@@ -27,18 +27,9 @@ Verbs that ask a question take these beside their own. What is not given is assu
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Give the name and the click command of every verb, sub-verbs spelled out."""
-    import typer
+    from perfmodel.cli import schemas
 
-    from perfmodel.cli.app import application
-
-    def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-        verbs = getattr(command, "commands", None)
-        if verbs is None:
-            yield name, command
-        for verb, inner in (verbs or {}).items():
-            yield from below(f"{name} {verb}", inner)
-
-    yield from below("perfmodel", typer.main.get_command(application()))
+    yield from ((f"perfmodel {name}", command) for name, command in schemas.commands())
 
 
 def _escaped(words: str) -> str:

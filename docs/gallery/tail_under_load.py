@@ -12,9 +12,9 @@ import perfmodel
 
 rows = []
 for rate in [0.5, 1, 2, 3, 4, 5, 6, 7, 8, 8.5, 9]:
-    found = perfmodel.load("llama-3.3-70b", on="dgx-h100:tp=4", rate=rate, traffic="chat").to_dict()
+    found = perfmodel.load("llama-3.3-70b", on="dgx-h100:tp=4", rate=rate, traffic="chat").to_dict()["load"]
     for key, what in {"p99": "P99", "p90": "P90", "mean": "mean"}.items():
-        rows.append({"used": found["utilisation"], "what": what, "ttft_s": found["ttft_s"][key]})
+        rows.append({"used": found["utilisation"], "what": what, "ttft_s": found["times"]["ttft_s"][key]})
 frame = pd.DataFrame(rows)
 tail = frame[frame.what == "P99"]
 full = np.interp(1.0, tail.ttft_s, tail.used)

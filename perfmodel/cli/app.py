@@ -12,6 +12,7 @@ import typer
 
 from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED, common
 from perfmodel.errors import UserError
+from perfmodel.shapes import VERSION
 from perfmodel.version import __version__
 from perfmodel.writing import reason
 
@@ -80,6 +81,18 @@ def _complain(message: str) -> None:
     print(f"perfmodel: {line}", file=sys.stderr)
 
 
+#: What went wrong, in the JSON of an error.
+_KINDS = {REFUSED: "refused", OUR_FAULT: "internal", INTERRUPTED: "interrupted"}
+
+
+def _failed(arguments: list[str], message: str, code: int) -> int:
+    """Say what went wrong, where JSON was asked for as JSON too, and return the exit code."""
+    _complain(message)
+    if "--json" in arguments:
+        common.print_json({"schema_version": VERSION, "error": {"kind": _KINDS[code], "message": message}})
+    return code
+
+
 def _write_no_more() -> None:
     """Print nothing more, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,31 +122,27 @@ def invoke(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except UserError as error:
-        _complain(str(error))
-        return REFUSED
+        return _failed(arguments, str(error), REFUSED)
     except (BrokenPipeError, SystemExit):
         # The reader of a pipe has seen enough, for which rich exits.
         _write_no_more()
         return OK
     except OSError as error:
         # Files are checked where they are written; what has no name is the output, which fails once more at exit.
-        _complain(f"{error.filename or 'the output'}: {reason(error)}")
         if error.filename is None:
+            _complain(f"the output: {reason(error)}")
             _write_no_more()
-        return REFUSED
+            return REFUSED
+        return _failed(arguments, f"{error.filename}: {reason(error)}", REFUSED)
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted")
-        return INTERRUPTED
+        return _failed(arguments, "interrupted", INTERRUPTED)
     except Exception as error:
         if hasattr(error, "format_message"):
             if error.__class__.__name__ == "NoArgsIsHelpError":
                 print(error.format_message())
                 return OK
-            _complain(f"{error.format_message()} (perfmodel --help)")
-            return REFUSED
+            return _failed(arguments, f"{error.format_message()} (perfmodel --help)", REFUSED)
         if os.environ.get("PERFMODEL_DEBUG"):
             raise
-        _complain(
-            f"internal error: {error.__class__.__name__}: {error} (PERFMODEL_DEBUG=1 shows where; please report it)"
-        )
-        return OUR_FAULT
+        what = f"internal error: {error.__class__.__name__}: {error}"
+        return _failed(arguments, f"{what} (PERFMODEL_DEBUG=1 shows where; please report it)", OUR_FAULT)

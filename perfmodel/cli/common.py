@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +15,7 @@ from typer.core import TyperCommand, TyperOption
 from perfmodel.cli import DOES_NOT_FIT, OK
 from perfmodel.errors import UserError
 from perfmodel.options import Said, flag, options_of
+from perfmodel.shapes import VERSION
 
 if TYPE_CHECKING:
     from perfmodel.planning.fit import FitAnswer
@@ -34,8 +37,31 @@ Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON ob
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 
+#: The verb that runs, and what it was asked, as JSON has them.
+ASKED: ContextVar[Mapping[str, Any]] = ContextVar("asked", default=MappingProxyType({}))
+#: Parameters by the name that they have in a question, where that is another; None for ways out.
+_IN_QUESTION = {"changes": "set", "json": None, "csv": None}
+
+
+def question_name(parameter: str) -> str | None:
+    """Return the name of a parameter of a verb in the question of its JSON, which is that in Python; None for none."""
+    return _IN_QUESTION.get(parameter, parameter)
+
+
 class Verb(TyperCommand):
     """A verb that refuses an option that is given twice where one is meant; the parser would take the last."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; its question is known to what prints the answer."""
+        given = {name: value for key, value in ctx.params.items() if value and (name := question_name(key))}
+        token = ASKED.set({"verb": ctx.command_path.partition(" ")[2], "question": given})
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            # Typer would end with its code and without a word.
+            raise typer.Abort from stopped
+        finally:
+            ASKED.reset(token)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of a verb."""
@@ -148,8 +174,13 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> None:
         writer.writerow({key: text_cell(value) if isinstance(value, str) else value for key, value in row.items()})
 
 
-def write_json(content: dict[str, Any]) -> None:
-    """Print an object as JSON; there is no NaN in it."""
+def write_json(answer: Mapping[str, Any]) -> None:
+    """Print an answer as JSON, after the question that it answers; there is no NaN in it."""
+    print_json({"schema_version": VERSION, **ASKED.get(), **answer})
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Print an object as JSON."""
     import json
 
     print(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))

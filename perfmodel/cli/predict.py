@@ -31,17 +31,12 @@ def predict(
     answer = api.predict(model, on=on, set=changes or (), **given)
     if csv:
         common.write_csv([answer])
-    elif isinstance(answer, api.Answer):
-        if json:
-            common.write_json(answer.to_dict())
-        else:
-            from perfmodel.outputs.tables import print_comparison
-
-            print_comparison([answer], common.console())
     elif json:
-        from perfmodel.planning.load import load_dict
+        common.write_json(answer.to_dict())
+    elif isinstance(answer, api.Answer):
+        from perfmodel.outputs.tables import print_comparison
 
-        common.write_json(load_dict(answer))
+        print_comparison([answer], common.console())
     else:
         from perfmodel.outputs.sizing import print_load
 

@@ -35,9 +35,7 @@ def list_specs(
         {"name": name, "kind": kind, "aliases": aliases} for kind in kinds for name, aliases, _ in catalog.entries(kind)
     ]
     if json:
-        import json as encoder
-
-        print(encoder.dumps(found, indent=2, ensure_ascii=False))
+        common.write_json({"specs": found})
         return
     _print(
         ("kind", "name", "aliases"),
@@ -78,17 +76,13 @@ def show_spec(
         tokens = [number("--context", written, Range("1", 1.0, 1e9, whole=True)) for written in context or ()]
         found = counted.counts(name, tokens)
         if json:
-            import json as encoder
-
-            print(encoder.dumps(found, indent=2, ensure_ascii=False))
+            common.write_json(found)
         else:
             counted.print_counts(found, common.console())
         return
     rows = spec_rows(name, engine)
     if json:
-        import json as encoder
-
-        print(encoder.dumps(rows, indent=2, ensure_ascii=False))
+        common.write_json({"numbers": rows})
     else:
         print_spec(rows, common.console())
 
@@ -132,9 +126,7 @@ def diff_specs(
 
     rows = differences(one, other)
     if json:
-        import json as encoder
-
-        print(encoder.dumps(rows, indent=2, ensure_ascii=False))
+        common.write_json({"differences": rows})
         return
     _print(
         ("path", one, other, "sources"),
@@ -160,9 +152,7 @@ def search_specs(
 
     found = matches(word)
     if json:
-        import json as encoder
-
-        print(encoder.dumps(found, indent=2, ensure_ascii=False))
+        common.write_json({"specs": found})
         return
     _print(
         ("spec", "path", "value", "source", "note"),
@@ -175,6 +165,24 @@ def search_specs(
             ]
         ],
     )
+
+
+@specs.command("schema", cls=common.Verb)
+def print_schema(
+    verb: Annotated[
+        list[str] | None, typer.Argument(metavar="[VERB]", help="A verb, or error; the names of all if none.")
+    ] = None,
+) -> None:
+    """The JSON Schema of what a verb prints under --json: closed, draft 2020-12.
+
+    Example: perfmodel specs schema predict
+    """
+    from perfmodel.cli import schemas
+
+    if verb:
+        common.print_json(schemas.schema(" ".join(verb)))
+    else:
+        print("\n".join((*schemas.ANSWERS, schemas.ERROR)))
 
 
 def _print(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

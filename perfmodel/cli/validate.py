@@ -40,16 +40,17 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
     rows = study.load(data)
     with _progress(len(rows)) as tick:
         result = study.score_rows(rows, tick)
+    # Files first: where one cannot be written, that is the answer, and there is one.
+    if out is not None:
+        source = f"validate --data {Path(data).name}" if data else "validate"
+        for path in validation_page.save(result, Path(out), source):
+            print(f"wrote {path}", file=sys.stderr)
     if json:
         common.write_json(result.to_dict())
     elif csv:
         validation.write_rows(result, sys.stdout)
     else:
         validation.print_validation(result, common.console())
-    if out is not None:
-        source = f"validate --data {Path(data).name}" if data else "validate"
-        for path in validation_page.save(result, Path(out), source):
-            print(f"wrote {path}", file=sys.stderr)
     return OK
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.compilers.formula import Language, Step, steps
 from perfmodel.entered import idle, unmoved
 from perfmodel.planning.sensitivity import Elasticity, elasticities
@@ -106,30 +107,32 @@ class Entry:
     cut: int = 0
     below: list[Entry] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Line | shapes.Input:
         """Return the documented JSON object."""
-        value = self.value if self.value == self.value else None
-        found: dict[str, Any] = {"name": self.name, "value": value, "unit": self.unit}
         if self.origin is not None:
             origin = self.origin
             return {
-                **found,
+                "name": self.name,
+                "value": shapes.number(self.value),
+                "unit": self.unit,
                 "source": origin.source,
                 "kind": origin.kind,
                 "file": origin.file or None,
                 "note": origin.note or None,
-                "low": origin.low if origin.low == origin.low else None,
-                "high": origin.high if origin.high == origin.high else None,
+                "low": shapes.number(origin.low),
+                "high": shapes.number(origin.high),
             }
         return {
-            **found,
+            "name": self.name,
+            "value": shapes.number(self.value),
+            "unit": self.unit,
             "symbol": self.symbol or None,
             "formula": self.formula,
             "numbers": None if _NOTHING in self.numbers else self.numbers,
             "source": self.source,
             "repeated": self.repeated,
             "omitted": self.cut,
-            "from": [entry.to_dict() for entry in self.below],
+            "inputs": [entry.to_dict() for entry in self.below],
         }
 
 
@@ -162,26 +165,26 @@ class Explanation:
     origins: Mapping[str, Provenance]
     mind: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Explanation:
         """Return the documented JSON object."""
         return {
+            **question_of(self.scenario),
             "metric": self.metric,
-            "value": self.value if self.value == self.value else None,
+            "value": shapes.number(self.value),
             "unit": self.unit,
             "tree": self.root.to_dict(),
             "elasticities": [
                 {
                     "path": one.path,
-                    "value": one.value,
+                    "value": shapes.number(one.value),
                     "unit": one.unit,
-                    "elasticity": one.elasticity if one.elasticity == one.elasticity else None,
+                    "elasticity": shapes.number(one.elasticity),
                     "switches": one.switches,
                     "source": self.origins[one.path].source,
                     "kind": self.origins[one.path].kind,
                 }
                 for one in self.elasticities
             ],
-            **question_of(self.scenario),
             "assumed": list(self.scenario.assumed),
             "warnings": [*self.scenario.warnings, *self.mind],
         }

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from perfmodel import shapes
 from perfmodel.machines.kernels import AllReduce, efficiency_of
 from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
 from perfmodel.prediction import evaluate
@@ -420,7 +421,7 @@ def fitted_keys() -> frozenset[tuple[str, str]]:
     return frozenset((row["row_id"], row["metric"]) for row in _measured() if not anomaly(row))
 
 
-def stored_scores() -> list[dict[str, Any]]:
+def stored_scores() -> list[shapes.LeftOut]:
     """Return the scores of left-out rows as ``calibrate`` stored them."""
     text = (catalog.bundled() / catalog.CALIBRATION / LEFT_OUT).read_text(encoding="utf-8")
-    return cast(list[dict[str, Any]], json.loads(text))
+    return cast(list[shapes.LeftOut], json.loads(text))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.machines.kv_cache import index_bytes_per_token, kv_bytes_per_token, sequence_cache
 from perfmodel.numerics import total
 from perfmodel.specs import catalog
@@ -38,7 +39,7 @@ def stored(model: Model, part: str, layers: Layers | None = None) -> tuple[str, 
     return precision, float(model.element_bytes.get(part, PRECISION_BYTES[precision]))
 
 
-def count(model: Model, contexts: Sequence[float] = ()) -> dict[str, Any]:
+def count(model: Model, contexts: Sequence[float] = ()) -> shapes.Counts:
     """Return parameters by part, bytes by precision, and cache by context, as the JSON has them.
 
     Parameters
@@ -80,29 +81,43 @@ def count(model: Model, contexts: Sequence[float] = ()) -> dict[str, Any]:
             return 0.0
         return float(total(run.count * sequence_cache(model, run, tokens, cache) for run in model.layers))
 
-    parts = {part: {"held": held[part], "active": active[part]} for part in _PARTS if held[part] or active[part]}
+    parts: dict[str, shapes.Held] = {
+        part: {"held": shapes.number(held[part]), "active": shapes.number(active[part])}
+        for part in _PARTS
+        if held[part] or active[part]
+    }
     text = sum(weights for part, weights in held.items() if part not in ("towers", "adapters"))
     return {
         "model": model.name,
         "task": model.task,
-        "parameters": {"text": text, "towers": held["towers"], "total": text + held["towers"]},
-        "active_parameters": sum(active.values()),
+        "parameters": {
+            "text": shapes.number(text),
+            "towers": shapes.number(held["towers"]),
+            "total": shapes.number(text + held["towers"]),
+        },
+        "active_parameters": shapes.number(sum(active.values())),
         "by_part": parts,
-        "bytes": {"total": sum(sizes.values()), **{name: size for name, size in sizes.items() if size}},
+        "bytes": shapes.numbers({"total": sum(sizes.values()), **{name: size for name, size in sizes.items() if size}}),
         "cache": {
             "precision": cache,
             "declared": bool(model.kv_cache),
-            "bytes_per_token": 0.0 if model.task == "pool" else grows + index,
-            "of_which_indexers": 0.0 if model.task == "pool" else index,
+            "bytes_per_token": 0 if model.task == "pool" else shapes.number(grows + index),
+            "of_which_indexers": 0 if model.task == "pool" else shapes.number(index),
             "per_sequence": {
-                str(int(tokens)): {"bytes": sequence(tokens), "next_token": sequence(tokens + 1) - sequence(tokens)}
+                str(int(tokens)): {
+                    "bytes": shapes.number(sequence(tokens)),
+                    "next_token": shapes.number(sequence(tokens + 1) - sequence(tokens)),
+                }
                 for tokens in asked
             },
         },
+        "read": {},
+        "not_read": [],
+        "notes": [],
     }
 
 
-def counts(name: str, contexts: Sequence[float] = ()) -> dict[str, Any]:
+def counts(name: str, contexts: Sequence[float] = ()) -> shapes.Counts:
     """Return the counts of a model by name or path, with what was read from which field.
 
     Parameters
@@ -116,15 +131,13 @@ def counts(name: str, contexts: Sequence[float] = ()) -> dict[str, Any]:
 
         reading = checkpoints.read(Path(name), catalog.load_model)
         found = count(reading.model, contexts)
-        return {
-            **found,
-            "read": {field: _short(value) for field, value in reading.fields.items()},
-            "not_read": list(reading.unread),
-            "notes": [note.partition(": ")[2] for note in catalog.model_notes(reading.model)],
-        }
+        found["read"] = {field: _short(value) for field, value in reading.fields.items()}
+        found["not_read"] = list(reading.unread)
+        found["notes"] = [note.partition(": ")[2] for note in catalog.model_notes(reading.model)]
+        return found
     model = catalog.load_model(name)
     origins = {path: f"{one.file} ({one.source})" for path, one in model.provenance.items() if one.file}
-    return {**count(model, contexts), "read": origins, "not_read": [], "notes": []}
+    return {**count(model, contexts), "read": origins}
 
 
 def _short(value: Any) -> Any:
@@ -137,7 +150,7 @@ def _short(value: Any) -> Any:
     return value
 
 
-def print_counts(found: dict[str, Any], console: Any) -> None:
+def print_counts(found: shapes.Counts, console: Any) -> None:
     """Print the counts of a model."""
     from rich import box
     from rich.table import Table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.question import Options, check_options
 from perfmodel.specs import catalog
@@ -34,66 +35,71 @@ def _load(name: str, engine: str | None) -> Any:
     raise UserError((hints or errors)[0])
 
 
-def spec_rows(name: str, engine: str | None = None) -> list[dict[str, Any]]:
+def spec_rows(name: str, engine: str | None = None) -> list[shapes.Quantity]:
     """Return path, value, unit, kind, source, file, note, low and high of each number of a spec."""
     spec = _load(name, engine)
     origins: Mapping[str, Provenance] = spec.provenance
-    rows = []
+    rows: list[shapes.Quantity] = []
     for path, unit, value in quantities(spec):
         origin = origins.get(path, Provenance("", "derived"))
         number = float(value)
         rows.append(
             {
                 "path": path,
-                "value": number if number == number else None,
+                "value": shapes.number(number),
                 "unit": unit,
                 "shown": show(number, unit),
                 "kind": origin.kind,
                 "source": origin.source,
                 "file": origin.file,
                 "note": origin.note,
-                "low": origin.low if origin.low == origin.low else None,
-                "high": origin.high if origin.high == origin.high else None,
+                "low": shapes.number(origin.low),
+                "high": shapes.number(origin.high),
             }
         )
     return rows
 
 
-def differences(one: str, other: str) -> list[dict[str, Any]]:
+def differences(one: str, other: str) -> list[shapes.Difference]:
     """Return path, both values and both sources of each number in which two specs differ; None where one has none."""
     sides = [{row["path"]: row for row in spec_rows(name)} for name in (one, other)]
-    found = []
+    found: list[shapes.Difference] = []
     for path in dict.fromkeys([*sides[0], *sides[1]]):
-        pair = [side.get(path) for side in sides]
-        if pair[0] is None or pair[1] is None or pair[0]["value"] != pair[1]["value"]:
-            values = {
-                f"{key}_{at}": row and row[key]
-                for at, row in enumerate(pair, 1)
-                for key in ("value", "shown", "source")
-            }
-            unit = next(row["unit"] for row in pair if row is not None)
-            found.append({"path": path, "unit": unit, **values})
+        first, second = (side.get(path) for side in sides)
+        if first is None or second is None or first["value"] != second["value"]:
+            found.append(
+                {
+                    "path": path,
+                    "unit": next(row["unit"] for row in (first, second) if row is not None),
+                    "value_1": first and first["value"],
+                    "shown_1": first and first["shown"],
+                    "source_1": first and first["source"],
+                    "value_2": second and second["value"],
+                    "shown_2": second and second["shown"],
+                    "source_2": second and second["source"],
+                }
+            )
     return found
 
 
-def matches(word: str) -> list[dict[str, Any]]:
+def matches(word: str) -> list[shapes.Found]:
     """Return the numbers of all specs in whose path, source or note a word stands, and the specs that it names."""
     wanted = word.casefold()
-    found = []
+    found: list[shapes.Found] = []
     for kind in catalog.FOLDERS:
         for name, aliases, _ in catalog.entries(kind):
             named = any(wanted in one.casefold() for one in (name, *aliases))
             kept = [
                 row
                 for row in spec_rows(name)
-                if any(wanted in str(row[key]).casefold() for key in ("path", "source", "note"))
+                if any(wanted in text.casefold() for text in (row["path"], row["source"], row["note"]))
             ]
             if named or kept:
                 found.append({"name": name, "kind": kind, "aliases": aliases, "numbers": kept})
     return found
 
 
-def print_spec(rows: list[dict[str, Any]], console: Any) -> None:
+def print_spec(rows: list[shapes.Quantity], console: Any) -> None:
     """Print a spec, and the sources that it names."""
     from rich import box
     from rich.table import Table
@@ -104,7 +110,8 @@ def print_spec(rows: list[dict[str, Any]], console: Any) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         unit = row["unit"]
-        span = f" ({show(row['low'], unit)} to {show(row['high'], unit)})" if row["low"] is not None else ""
+        low, high = row["low"], row["high"]
+        span = "" if low is None or high is None else f" ({show(low, unit)} to {show(high, unit)})"
         table.add_row(
             *(Text(cell) for cell in (row["path"], row["shown"] + span, row["kind"], row["source"], row["file"]))
         )

@@ -33,19 +33,20 @@ def _share(value: float | None) -> str:
 
 
 def _rows(result: Owning) -> list[tuple[str, list[str]]]:
-    data = result.to_dict()["systems"]
+    data = result.to_dict()["answers"]
     systems = result.systems
     plan = [owned.scenario.deployment for owned in systems]
     rows: list[tuple[str, list[str]]] = [
         ("plan", [f"TP{one.tp:g}" + (f" PP{one.pp:g}" if float(one.pp) > 1 else "") for one in plan]),
         ("chips", [f"{one['chips']:,g}" for one in data]),
-        ("requests at once", [f"{one['concurrency']:,g}" for one in data]),
+        ("requests at once", [f"{one['traffic']['concurrency']:,g}" for one in data]),
         ("TPOT", [show(one["tpot_s"], "s", 3) if one["tpot_s"] else "-" for one in data]),
         ("", []),
     ]
     for of in ("input", "output", "blended"):
-        rows.append((f"$/Mtok {of}", [_money(one["usd_per_mtok"][of]["p50"]) for one in data]))
-        rows.append(("  P10-P90", [_span(one["usd_per_mtok"][of]) for one in data]))
+        ends = [result.percentiles(at, of) for at in range(len(systems))]
+        rows.append((f"$/Mtok {of}", [_money(one["p50"]) for one in ends]))
+        rows.append(("  P10-P90", [_span(one) for one in ends]))
     rows += [
         (f"cheaper than {REFERENCE}", _cheaper(result)),
         (f"ties with {REFERENCE} at", [_usd(one["tie_price_usd"]) for one in data]),
@@ -55,7 +56,7 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         ("$/system-month", [_usd(one["usd_per_system_month"]) for one in data]),
         ("capital", [_usd(one["capex_usd"]) for one in data]),
     ]
-    hourly = [one["breakdown"]["hourly_usd"] for one in data]
+    hourly = [one["costs"]["hourly_usd"] for one in data]
     for cause in dict.fromkeys(cause for one in hourly for cause in one):
         rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
     rows += [
@@ -65,7 +66,7 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         ("  at the utility, mean", [_watts(one, "utility_over_the_day") for one in data]),
         ("  nameplate", [_watts(one, "nameplate") for one in data]),
         ("J/output token", [_money(one["joules_per_output_token"]) for one in data]),
-        ("  P10-P90", [_span(one["joules_per_output_token_range"]) for one in data]),
+        ("  P10-P90", [_span(result.percentiles(at, "joules_per_output_token")) for at in range(len(systems))]),
         ("in+out tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
         ("gCO2e/Mtok out, running", [_carbon(one, "operational") for one in data]),
         ("  embodied", [_carbon(one, "embodied") for one in data]),
@@ -88,12 +89,12 @@ def _part(hourly: Mapping[str, float | None], cause: str) -> str:
 
 
 def _watts(one: Mapping[str, Any], view: str) -> str:
-    value = one["breakdown"]["power_w"].get(view)
+    value = one["costs"]["power_w"].get(view)
     return "-" if value is None else show(value, "W", 3)
 
 
 def _carbon(one: Mapping[str, Any], part: str) -> str:
-    value = one["breakdown"]["carbon_g_per_output_token"].get(part)
+    value = one["costs"]["carbon_g_per_output_token"].get(part)
     return "-" if value is None else money_figure(value * 1e6)
 
 

@@ -30,9 +30,9 @@ COLOUR_OF = {
 }
 
 
-def share(value: float, sign: bool = False) -> str:
+def share(value: float | None, sign: bool = False) -> str:
     """Return a share in percent."""
-    if value != value:
+    if value is None or value != value:
         return "-"
     digits = 1 if abs(value) < 0.0995 else 0
     return f"{value:+.{digits}%}" if sign else f"{value:.{digits}%}"
@@ -253,7 +253,7 @@ def text(result: Validation, width: int = 100) -> str:
 
 def write_rows(result: Validation, file: TextIO) -> None:
     """Write the rows as CSV: the input's columns and what came out."""
-    made = [{"data": row.data, **row.to_dict()} for row in result.rows]
+    made = [row.row() for row in result.rows]
     names = list(dict.fromkeys(name for row in made for name in row))
     writer = csv.DictWriter(file, names, restval="", lineterminator="\r\n")
     writer.writerow({name: text_cell(name) for name in names})

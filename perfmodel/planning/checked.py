@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfmodel import shapes
 from perfmodel.serving.objectives import phrase
 from perfmodel.specs.units import show
 
@@ -54,10 +55,13 @@ class Checked:
         found = f"simulated {phrase(key)} {show(self.values[key], 's', 3)}{sure}"
         return found if self.met or self.missed else f"{found}: too close to call"
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
+    def to_dict(self) -> dict[str, shapes.Checked]:
         """Return value and standard error of each objective [s]."""
         return {
-            f"{time}_{what}_s": {"value": value, "standard_error": self.errors[time, what]}
+            f"{time}_{what}_s": {
+                "value": shapes.number(value),
+                "standard_error_s": shapes.number(self.errors[time, what]),
+            }
             for (time, what), value in self.values.items()
         }
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.entered import said, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
@@ -52,8 +53,8 @@ class Collective:
                 "system": self.system.name,
                 "engine": self.engine,
                 "operation": self.operation,
-                "ranks": self.ranks,
-                "message_bytes": self.message,
+                "ranks": shapes.number(self.ranks),
+                "message_bytes": shapes.number(self.message),
                 "algorithm": name,
                 "time_s": time,
                 "algorithm_bandwidth": self.message / time if time else None,
@@ -62,9 +63,25 @@ class Collective:
             for name, time in self.times.items()
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Collective:
         """Return the documented JSON object."""
-        return {"algorithms": self.rows(), "warnings": list(self.warnings)}
+        return {
+            "system": self.system.name,
+            "engine": self.engine,
+            "operation": self.operation,
+            "ranks": shapes.number(self.ranks),
+            "message_bytes": shapes.number(self.message),
+            "algorithms": [
+                {
+                    "algorithm": row["algorithm"],
+                    "time_s": shapes.number(row["time_s"]),
+                    "algorithm_bandwidth": shapes.number(row["algorithm_bandwidth"]),
+                    "bus_bandwidth": shapes.number(row["bus_bandwidth"]),
+                }
+                for row in self.rows()
+            ],
+            "warnings": list(self.warnings),
+        }
 
 
 def ask(

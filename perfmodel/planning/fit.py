@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.options import flag
-from perfmodel.prediction import question_of
+from perfmodel.prediction import plan_of
 from perfmodel.question import Options, resolve, split_system
 from perfmodel.serving.fit import Fit, fit, growth, kv_tokens, request_bytes
 from perfmodel.serving.steady import chips
@@ -75,30 +76,42 @@ class FitAnswer(Shown):
             "missing": max(0.0, -room),
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Fit:
         """Return the documented JSON object."""
+        parts = {use: shapes.number(size) for use, size in self.parts.items()}
         return {
-            **{key: part for key, part in question_of(self.scenario).items() if key != "traffic"},
-            "chips": float(chips(self.scenario)),
+            "model": self.scenario.model.name,
+            "system": self.scenario.system.name,
+            "plan": plan_of(self.scenario),
+            "chips": shapes.number(chips(self.scenario)),
             "fits": self.fits,
-            "context": self.context,
-            "kv_tokens": self.kv_tokens,
-            "requests": self.requests,
-            "concurrency": self.concurrency,
-            "utilisation": float(self.held.utilisation),
-            "parts": self.parts,
-            "per_token_bytes": self.per_token,
-            "fixed_bytes": self.fixed,
-            "per_request_bytes": float(self.held.per_request),
-            "block_tokens": float(self.held.block_tokens),
+            "context": shapes.number(self.context),
+            "kv_tokens": shapes.number(self.kv_tokens),
+            "max_concurrency": shapes.number(self.requests),
+            "max_concurrency_unrounded": shapes.number(self.concurrency),
+            "memory_utilisation": shapes.number(self.held.utilisation),
+            "parts": {
+                "visible": parts["visible"],
+                "weights": parts["weights"],
+                "activation_peak": parts["activation_peak"],
+                "non_torch": parts["non_torch"],
+                "cuda_graphs": parts["cuda_graphs"],
+                "kv_pool": parts["kv_pool"],
+                "outside_budget": parts["outside_budget"],
+                "missing": parts["missing"],
+            },
+            "per_token_bytes": shapes.number(self.per_token),
+            "fixed_bytes": shapes.number(self.fixed),
+            "per_request_bytes": shapes.number(self.held.per_request),
+            "block_tokens": shapes.number(self.held.block_tokens),
+            "reason": self.reason or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
-            "reason": self.reason or None,
         }
 
     def row(self) -> dict[str, Any]:
         """Return the answer as flat columns."""
-        data = self.to_dict()
+        data: dict[str, Any] = {**self.to_dict()}
         plan, parts = data.pop("plan"), data.pop("parts")
         said = ("assumed", "warnings", "reason")
         flat: dict[str, Any] = {key: value for key, value in data.items() if key not in said}

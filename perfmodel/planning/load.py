@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.planning.checked import Checked, Sure
-from perfmodel.prediction import METRICS, evaluate, numbers, run
+from perfmodel.prediction import METRICS, drafted, evaluate, numbers, per_mtok, question_of, run
 from perfmodel.serving.availability import Availability
 from perfmodel.serving.chain import FULL, Service, serve
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.objectives import LIMITS, Loaded, Objectives, loaded, statistic, summary
+from perfmodel.serving.objectives import LIMITS, QUEUE_TIMES, Loaded, Objectives, loaded, statistic, summary
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of
@@ -68,56 +69,56 @@ class Sized(Shown):
     checked: Checked | None = None
     sure: Sure | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the documented JSON object."""
-        plan, queue = self.scenario.deployment, self.load.queue
+    def under_load(self) -> shapes.Load:
+        """Return the part of the JSON object that is about the load."""
+        queue, spared = self.load.queue, self.availability
         return {
-            "system": self.scenario.system.name,
-            "plan": {
-                "tp": float(plan.tp),
-                "pp": float(plan.pp),
-                "ep": float(plan.ep),
-                "engine": plan.engine,
-                "precision": plan.precision,
-                "kv_precision": plan.kv_precision,
-                "batch_cap": self.batch_cap,
-                "token_budget": self.token_budget,
-                "k": None if self.scenario.speculation is None else float(self.scenario.speculation.k),
-            },
             "replicas": self.load.replicas,
-            "chips": self.chips,
-            "ttft_s": summary(queue, "ttft"),
-            "tpot_s": summary(queue, "tpot"),
-            "itl_s": summary(queue, "itl"),
-            "request_latency_s": summary(queue, "latency"),
-            "wait_s": summary(queue, "wait"),
-            "goodput_per_s": self.load.goodput,
-            "utilisation": finite(queue.utilisation),
-            "headroom": finite(self.load.headroom),
+            "times": shapes.times({key: summary(queue, name) for key, name in QUEUE_TIMES.items()}),
+            "goodput_per_s": shapes.number(self.load.goodput),
+            "running": shapes.number(queue.running),
+            "utilisation": shapes.number(queue.utilisation),
+            "headroom": shapes.number(self.load.headroom),
             "first_limit": self.load.first_limit,
-            "usd_per_hour": finite(self.usd_per_hour),
-            "power_w": finite(self.power_w),
-            "simulated": None if self.checked is None else self.checked.to_dict(),
-            "chips_band": None if self.sure is None else {"low": self.sure.least, "high": finite(self.sure.most)},
-            "probability": None if self.sure is None else self.sure.probability,
+            "batch_cap": shapes.number(self.batch_cap),
+            "token_budget": shapes.number(self.token_budget),
             "periods": [{"share": share, "replicas": count} for share, count in self.periods],
-            "availability": None
-            if self.availability is None
-            else {
-                key: value if isinstance(value, str) else finite(value)
-                for key, value in asdict(self.availability).items()
-            },
+            "availability": None if spared is None else _spares(spared),
+        }
+
+    def to_dict(self) -> shapes.Sized:
+        """Return the documented JSON object."""
+        return self.plan_dict()
+
+    def plan_dict(self) -> shapes.Sized:
+        """Return what a search says of a plan."""
+        return {
+            **_under_rate(self.scenario),
+            **self.under_load(),
+            "chips": shapes.number(self.chips),
+            "usd_per_hour": shapes.number(self.usd_per_hour),
+            "usd_per_mtok": per_mtok({"usd_per_mtok_blended": self.usd_per_mtok}, {}),
+            "power_w": shapes.number(self.power_w),
+            "speculation": drafted(self.scenario, {}),
+            "checked": None if self.checked is None else self.checked.to_dict(),
+            "chips_band": None
+            if self.sure is None
+            else {"low": shapes.number(self.sure.least), "high": shapes.number(self.sure.most)},
+            "probability": None if self.sure is None else shapes.number(self.sure.probability),
         }
 
     def row(self) -> dict[str, Any]:
         """Return the answer as flat columns."""
+        data: dict[str, Any] = {**self.plan_dict()}
+        money, draft, times, checked = (data.pop(key) for key in ("usd_per_mtok", "speculation", "times", "checked"))
         flat: dict[str, Any] = {}
-        for key, value in self.to_dict().items():
-            if key == "simulated":
-                for name, parts in (value or {}).items():
-                    flat |= spread(f"simulated_{name}", parts)
-            else:
-                flat |= spread(key, value)
+        for key, value in (data | times).items():
+            flat |= spread(key, value)
+        for objective, found in (checked or {}).items():
+            parts = {"value": found["value"], "standard_error": found["standard_error_s"]}
+            flat |= spread(f"checked_{objective}", parts)
+        flat["usd_per_mtok_blended"] = money["blended"] and money["blended"]["p50"]
+        flat |= {f"speculation_{key}": draft and draft[key] for key in ("draft", "k")}
         flat["assumed"] = "; ".join(assumptions(self.scenario))
         flat["warnings"] = "; ".join((*self.scenario.warnings, *cautions(self.scenario, self.load)))
         return flat
@@ -159,9 +160,40 @@ class Sized(Shown):
         return pd.DataFrame([self.row()])
 
 
-def finite(value: float) -> float | None:
-    """Return a number as JSON has it: null where there is none."""
-    return float(value) if math.isfinite(value) else None
+class Rated(Sized):
+    """A plan as it is laid out, under a rate: what ``predict`` answers."""
+
+    def to_dict(self) -> shapes.Prediction:  # type: ignore[override]
+        """Return the documented JSON object: that of a prediction, with the load."""
+        return load_dict(self)
+
+
+def _under_rate(scenario: Scenario) -> shapes.Asked:
+    """Return what was asked, without the clients of a closed loop, which a rate has not."""
+    found = question_of(scenario)
+    found["traffic"]["concurrency"] = None
+    if is_trace(scenario.traffic.lengths):
+        lengths = lengths_of(scenario.traffic)
+        found["traffic"] |= {
+            "prompt": shapes.number(lengths.mean(lengths.prompt)),
+            "output": shapes.number(lengths.mean(lengths.output)),
+        }
+    return found
+
+
+def _spares(found: Availability) -> shapes.Spares:
+    return {
+        "target": found.target,
+        "unit": found.unit,
+        "working": shapes.number(found.working),
+        "spares": found.spares if found.spares >= 0 else None,
+        "extra": shapes.number(found.extra),
+        "reached": shapes.number(found.reached),
+        "recovery_s": shapes.number(found.recovery_s),
+        "mtbf_s": shapes.number(found.mtbf_s),
+        "hit": shapes.number(found.hit),
+        "latency_p99_s": shapes.number(found.latency_p99_s),
+    }
 
 
 def plan_name(scenario: Scenario) -> str:
@@ -230,24 +262,25 @@ def without_traffic(scenario: Scenario, lengths: bool) -> list[str]:
     return [word for word in scenario.assumed if not word.startswith(gone)]
 
 
-def load_dict(answer: Sized) -> dict[str, Any]:
+def load_dict(answer: Sized) -> shapes.Prediction:
     """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
-    traffic = answer.scenario.traffic
-    data = run(replace(answer.scenario, changed=())).to_dict()
-    mine = answer.to_dict()
+    data: Any = run(replace(answer.scenario, changed=())).to_dict()
+    data |= _under_rate(answer.scenario)
+    mine = answer.under_load()
+    times: Any = mine["times"]
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
         steady = _steady(answer.scenario, answer.load)
         found = evaluate(answer.scenario, (*METRICS, "breakdown"), steady)
         under = found.metrics
-        if is_trace(traffic.lengths):
-            data["traffic"] |= {"prompt": float(steady.prompt), "output": float(steady.output)}
-        data.update({key: finite(under[key]) for key in data if key in under})
-        data["usd_per_mtok"] = {of: finite(under[f"usd_per_mtok_{of}"]) for of in data["usd_per_mtok"]}
-        data["output_tokens_per_s_per_user"] = finite(1 / statistic(answer.load.queue, "tpot", "mean"))
-        data["input_tokens_per_s_per_user"] = finite(steady.prompt / statistic(answer.load.queue, "ttft", "mean"))
+        data.update({key: shapes.number(under[key]) for key in data if key in under})
+        data["usd_per_mtok"] = per_mtok(under, {})
+        data["output_tokens_per_s_per_user"] = shapes.number(1 / statistic(answer.load.queue, "tpot", "mean"))
+        data["input_tokens_per_s_per_user"] = shapes.number(
+            steady.prompt / statistic(answer.load.queue, "ttft", "mean")
+        )
     for key in ("ttft_s", "tpot_s", "request_latency_s"):
-        data[key] = mine[key]["mean"]
+        data[key] = times[key]["mean"]
     for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
         parts = data["breakdown"][phase]
         if answer.reason:
@@ -258,28 +291,26 @@ def load_dict(answer: Sized) -> dict[str, Any]:
         # mean batch, all parts give way alike.
         whole = sum(parts.values())
         parts["wait"] += max(0.0, data[key] - whole)
-        parts.update({cause: value * min(1.0, data[key] / whole) for cause, value in parts.items()})
+        parts.update({cause: shapes.number(value * min(1.0, data[key] / whole)) for cause, value in parts.items()})
         # A closed loop of mean requests has no limits to tell where those do not fit and shorter ones do.
-        data["limited_by"] = {**(data["limited_by"] or {}), phase: max(parts, key=parts.__getitem__)}
+        unknown = dict.fromkeys(("prefill", "decode", "concurrency"))
+        data["limited_by"] = {**(data["limited_by"] or unknown), phase: max(parts, key=parts.__getitem__)}
     if answer.reason:
         data.update({key: None for key in METRICS if key in data})
-        data["usd_per_mtok"] = dict.fromkeys(data["usd_per_mtok"])
+        data["usd_per_mtok"] = per_mtok({}, {})
         data["limited_by"], data["reason"] = None, answer.reason
     # The bands are those of a closed loop, and so is a median.
-    data["band"], data["ttft_median_s"] = None, mine["ttft_s"]["p50"]
+    data["band"], data["ttft_median_s"] = None, times["ttft_s"]["p50"]
     data["load"] = {
-        "rate_per_s": answer.load.rate,
-        "objectives": answer.load.objectives.named(),
+        "rate_per_s": shapes.number(answer.load.rate),
+        "objectives": shapes.numbers(answer.load.objectives.named()),
         "saturated": answer.load.queue.saturated,
-        **{
-            key: value
-            for key, value in mine.items()
-            if key not in ("system", "plan", "chips", "usd_per_hour", "power_w")
-        },
+        **mine,
     }
     data["assumed"] = assumptions(answer.scenario)
     data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load), *answer.idle]
-    return data
+    loaded_answer: shapes.Prediction = data
+    return loaded_answer
 
 
 def cautions(scenario: Scenario, load: Loaded) -> list[str]:
@@ -369,7 +400,7 @@ def priced(scenario: Scenario, load: Loaded, budget: float) -> Sized:
     )
 
 
-def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = None) -> Sized:
+def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = None) -> Rated:
     """Put a rate on a deployment as it is laid out.
 
     Parameters
@@ -382,7 +413,7 @@ def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = Non
 
     Returns
     -------
-    Sized
+    Rated
     """
     if not (rate > 0 and math.isfinite(rate)):
         raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
@@ -395,4 +426,4 @@ def at_rate(scenario: Scenario, rate: float, objectives: Objectives | None = Non
 
     answer = answered(scenario)
     paths = [] if answer.reason else unmoved(scenario, lambda asked: content(answered(asked)))
-    return replace(answer, idle=tuple(idle(scenario, paths, open_numbers)))
+    return Rated(**(vars(answer) | {"idle": tuple(idle(scenario, paths, open_numbers))}))

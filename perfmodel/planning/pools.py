@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.planning.load import assumptions, finite, plan_name, spread
+from perfmodel import shapes
+from perfmodel.planning.load import assumptions, spread
 from perfmodel.planning.size import MOST_CHIPS, refuse_replicas
+from perfmodel.prediction import plan_of
 from perfmodel.question import Options, resolve, split_changes, split_system
 from perfmodel.serving.disaggregation import Pools, pools
-from perfmodel.serving.objectives import Objectives, phrase, summary
+from perfmodel.serving.objectives import QUEUE_TIMES, Loaded, Objectives, phrase, summary
 from perfmodel.serving.traffic import lengths_of
 from perfmodel.shown import Shown
 from perfmodel.specs.types import Model, Scenario
@@ -42,29 +44,18 @@ class Disaggregated(Shown):
     assumed: tuple[str, ...]
     warnings: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Pools:
         """Return the documented JSON object."""
         found = self.pools
-        sides = {}
-        for name, scenario, time in (("prefill", self.prefill, "ttft"), ("decode", self.decode, "tpot")):
-            load = getattr(found, name) if found is not None else None
-            sides[name] = {
-                "system": scenario.system.name,
-                "plan": plan_name(scenario),
-                "replicas": None if load is None else load.replicas,
-                f"{time}_s": None if load is None else summary(load.queue, time),
-                "utilisation": None if load is None else load.queue.utilisation,
-                "headroom": None if load is None else finite(load.headroom),
-                "first_limit": None if load is None else load.first_limit,
-            }
         return {
-            "rate_per_s": self.rate,
-            "objectives": self.objectives.named(),
-            **sides,
-            "chips": None if found is None else found.chips,
-            "prefill_replicas_per_decode_replica": None if found is None else finite(found.ratio),
-            "kv_transfer_s": None if found is None else finite(found.transfer),
-            "tpot_with_transfer_s": None if found is None else finite(found.tpot_mean),
+            "rate_per_s": shapes.number(self.rate),
+            "objectives": shapes.numbers(self.objectives.named()),
+            "prefill": _pool(self.prefill, None if found is None else found.prefill, "ttft_s"),
+            "decode": _pool(self.decode, None if found is None else found.decode, "tpot_s"),
+            "chips": None if found is None else shapes.number(found.chips),
+            "prefill_replicas_per_decode_replica": None if found is None else shapes.number(found.ratio),
+            "kv_transfer_s": None if found is None else shapes.number(found.transfer),
+            "tpot_with_transfer_s": None if found is None else shapes.number(found.tpot_mean),
             "reason": self.reason or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
@@ -75,8 +66,10 @@ class Disaggregated(Shown):
         flat: dict[str, Any] = {}
         for key, value in self.to_dict().items():
             if key in ("prefill", "decode"):
-                for part, item in value.items():
-                    flat |= spread(f"{key}_{part}", item)
+                pool: Any = value
+                for part, item in (pool | pool["times"]).items():
+                    if part != "times" and item is not None:
+                        flat |= {f"{key}_{name}": cell for name, cell in spread(part, item).items()}
             elif isinstance(value, dict):
                 flat |= {f"objective_{name}": limit for name, limit in value.items()}
             else:
@@ -88,6 +81,23 @@ class Disaggregated(Shown):
         import pandas as pd
 
         return pd.DataFrame([self.row()])
+
+
+def _pool(scenario: Scenario, load: Loaded | None, time: str) -> shapes.Pool:
+    """Return one pool; a pool decides one time."""
+    plan = plan_of(scenario)
+    if load is not None:
+        plan["dp"] = load.replicas
+    return {
+        "model": scenario.model.name,
+        "system": scenario.system.name,
+        "plan": plan,
+        "replicas": None if load is None else load.replicas,
+        "times": shapes.times({} if load is None else {time: summary(load.queue, QUEUE_TIMES[time])}),
+        "utilisation": None if load is None else shapes.number(load.queue.utilisation),
+        "headroom": None if load is None else shapes.number(load.headroom),
+        "first_limit": None if load is None else load.first_limit,
+    }
 
 
 def disaggregated(

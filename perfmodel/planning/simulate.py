@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.planning.load import about_lengths, assumptions, open_numbers, without_traffic
+from perfmodel.prediction import question_of
 from perfmodel.prediction import run as predict
 from perfmodel.serving.chain import serve
 from perfmodel.serving.lengths import Lengths, empirical
-from perfmodel.serving.objectives import phrase, queue_of, summary
+from perfmodel.serving.objectives import QUEUE_TIMES, phrase, queue_of, summary
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import StepTimes, step_times
 from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, read_trace, trace_scv
@@ -639,7 +641,6 @@ def simulate(
 
 
 #: Times that a simulation is compared by, with the attribute of each.
-COMPARED = {"wait_s": "wait", "ttft_s": "ttft", "tpot_s": "tpot", "itl_s": "itl", "request_latency_s": "latency"}
 _JUDGED = ("ttft_s", "tpot_s", "itl_s")
 #: Difference from which on a closed form counts as failing.
 FAILS = 0.15
@@ -712,7 +713,7 @@ class Comparison(Shown):
     def fails(self) -> list[str]:
         """Return where the closed form is off by more than ``FAILS``, and where the simulation does not know better."""
         found = [
-            f"the closed form is off by {gap:+.0%} in {phrase((COMPARED[time], what))}"
+            f"the closed form is off by {gap:+.0%} in {phrase((QUEUE_TIMES[time], what))}"
             for time, parts in self.differences().items()
             for what, gap in parts.items()
             if time in ("ttft_s", "tpot_s", "itl_s")
@@ -722,38 +723,29 @@ class Comparison(Shown):
         ]
         wanted = ENOUGH if np.isfinite(self.utilisation) else ENOUGH_CLOSED
         found += [
-            f"the simulation knows {phrase((COMPARED[time], what))} to {error:.1%} only: more --requests tell more"
+            f"the simulation knows {phrase((QUEUE_TIMES[time], what))} to {error:.1%} only: more --requests tell more"
             for (time, what), most in wanted.items()
             if (error := self.errors.get(time, {}).get(what)) is not None and error > most
         ]
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Simulation:
         """Return the documented JSON object."""
-        plan = self.scenario.deployment
         return {
-            "model": self.scenario.model.name,
-            "system": self.scenario.system.name,
-            "plan": {
-                "tp": float(plan.tp),
-                "pp": float(plan.pp),
-                "dp": float(plan.dp),
-                "attention_dp": float(plan.attention_dp),
-                "engine": plan.engine,
-                "routing": plan.routing,
-            },
+            **question_of(self.scenario),
+            "routing": self.scenario.deployment.routing,
             "requests": self.requests,
             "seeds": self.seeds,
             "replicas": self.replicas,
             "refused": self.refused,
             "preempted": self.preempted,
-            "rate_per_s": self.rate if np.isfinite(self.rate) else None,
-            "closed_form_rate_per_s": self.closed_rate if np.isfinite(self.closed_rate) else None,
-            "utilisation": self.utilisation if np.isfinite(self.utilisation) else None,
-            "simulated": self.simulated,
-            "standard_error": self.errors,
-            "closed_form": self.closed_form or None,
-            "difference": self.differences() if self.closed_form else None,
+            "rate_per_s": shapes.number(self.rate),
+            "closed_form_rate_per_s": shapes.number(self.closed_rate),
+            "utilisation": shapes.number(self.utilisation),
+            "simulated": shapes.times(self.simulated),
+            "standard_error": shapes.times(self.errors),
+            "closed_form": shapes.times(self.closed_form) if self.closed_form else None,
+            "difference": shapes.times(self.differences()) if self.closed_form else None,
             "reason": self.reason or None,
             "assumed": list(self.scenario.assumed),
             "warnings": [*self.scenario.warnings, *self.fails()],
@@ -782,7 +774,7 @@ class Comparison(Shown):
 def measured(ran: Simulated) -> _Times:
     """Return mean and percentiles of what requests met, by time [s]; null where nothing was met."""
     found: _Times = {}
-    for key, name in COMPARED.items():
+    for key, name in QUEUE_TIMES.items():
         values = ran.gap if name == "itl" else getattr(ran, name)
         weight = ran.gap_count if name == "itl" else np.ones(len(values))
         kept = ~np.isnan(values)
@@ -975,14 +967,14 @@ def ask(
     closed: _Times
     if clients is None:
         queue = queue_of(service, rate or 0.0, scv, all_replicas)
-        closed = {key: summary(queue, name) for key, name in COMPARED.items()}
+        closed = {key: summary(queue, name) for key, name in QUEUE_TIMES.items()}
         closed_rate, used = each, queue.utilisation
     else:
         own = {"traffic.prompt": lengths.mean(lengths.prompt), "traffic.output": lengths.mean(lengths.output)}
         asked = scenario if not is_trace(traffic.lengths) else put_all(scenario, own)
         steady = steady_state(asked)
         means = {"ttft_s": steady.ttft, "tpot_s": steady.tpot, "request_latency_s": steady.latency}
-        closed = {key: {"mean": _number(value)} for key, value in means.items()}
+        closed = {key: {"mean": shapes.number(value)} for key, value in means.items()}
         closed_rate, used = float(steady.rate) / all_replicas, np.nan
     return Comparison(
         scenario,
@@ -998,7 +990,3 @@ def ask(
         closed_rate,
         used,
     )
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None

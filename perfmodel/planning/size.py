@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.equations import queueing
 from perfmodel.equations.serving import interference_per_token
@@ -26,7 +27,7 @@ from perfmodel.planning.checked import Key
 from perfmodel.planning.front import front
 from perfmodel.planning.load import Sized, about_load, cautions, content, open_numbers, plan_name, priced, service_of
 from perfmodel.planning.verify import check, slower, sold, spread, sure
-from perfmodel.prediction import run
+from perfmodel.prediction import plan_of, run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import with_failures
 from perfmodel.serving.chain import FULL, Service
@@ -60,12 +61,32 @@ MOST_CHIPS = 100_000.0
 
 @dataclass(frozen=True)
 class Rejected:
-    """A plan that is no answer, and why."""
+    """A plan of one replica that is no answer, and why."""
 
-    system: str
-    plan: str
+    scenario: Scenario
     reason: str
     tried: int = 1
+
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+        return self.scenario.system.name
+
+    @property
+    def plan(self) -> str:
+        """The layout in a few words."""
+        return plan_name(self.scenario)
+
+    def to_dict(self) -> shapes.Rejected:
+        """Return the documented JSON object."""
+        draft = self.scenario.speculation
+        return {
+            "system": self.system,
+            "plan": plan_of(self.scenario),
+            "k": None if draft is None else shapes.number(draft.k),
+            "reason": self.reason,
+            "candidates": self.tried,
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,16 +119,13 @@ class Sizing(Shown):
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Sizing:
         """Return the documented JSON object."""
         return {
             "answers": [answer.to_dict() for answer in self.answers],
-            "rejected": [
-                {"system": entry.system, "plan": entry.plan, "reason": entry.reason, "candidates": entry.tried}
-                for entry in self.rejected
-            ],
-            "objectives": self.objectives.named(),
-            "rate_per_s": self.rate,
+            "rejected": [entry.to_dict() for entry in self.rejected],
+            "objectives": shapes.numbers(self.objectives.named()),
+            "rate_per_s": shapes.number(self.rate),
             "least": self.goal,
             "candidates": self.candidates,
             "reason": self.reason or None,
@@ -177,14 +195,13 @@ def plans_of(scenario: Scenario) -> Iterator[Scenario]:
 def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
     """Work out all batch caps and token budgets of a plan on means."""
     longest = float((lengths.prompt + lengths.output).max())
-    name, plan = scenario.system.name, plan_name(scenario)
     held = fit(scenario, longest)
     if not float(held.room) > 0:
-        return Rejected(name, plan, "the weights do not fit")
+        return Rejected(scenario, "the weights do not fit")
     mean_bytes = float(request_bytes(scenario, lengths.mean(lengths.prompt + lengths.output)))
     room = float(held.room) / mean_bytes
     if not room >= 1:
-        return Rejected(name, plan, "no request fits beside the weights")
+        return Rejected(scenario, "no request fits beside the weights")
     most = min(room, sequence_limit(scenario))
     machine = machine_of(scenario.system)
     rides, front = machine.prefill_rides, machine.front_end(scenario.system)
@@ -216,7 +233,7 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
     met = interference_per_token(running=caps, occupancy=occupancy, output=output, joining=0.5)
     tpot = (step + met)[:, None] * np.ones_like(budgets)[None, :]
     if np.isnan(tpot).all():
-        return Rejected(name, plan, run(scenario).reason)
+        return Rejected(scenario, run(scenario).reason)
     # A prompt longer than the budget waits for a step of decoding between its chunks.
     chunks = 0.0 if rides else np.maximum(0.0, np.ceil(prompt / budgets) - 1)
     ttft = latency + step[:, None] * (1 + chunks)
@@ -339,9 +356,7 @@ def size(
         warnings.append(f"{goal} of {', '.join(missing)} is not published: ranked last")
     answers.sort(key=lambda answer: (math.isnan(answer.goal(goal)), answer.goal(goal), answer.chips))
     for other in answers[1:]:
-        rejected.insert(
-            0, Rejected(other.scenario.system.name, plan_name(other.scenario), _loses(answers[0], other, goal))
-        )
+        rejected.insert(0, Rejected(other.scenario, _loses(answers[0], other, goal)))
     reason = "" if answers else _why_not(objectives, nearest, rejected)
     return Sizing(
         tuple(answers),
@@ -472,7 +487,7 @@ def _search(
         for scenario in [base] if fixed else plans_of(base):
             if not unmeasured and (what := machine_of(scenario.system).unmeasured(scenario)):
                 reason = f"nobody has measured {what}: --allow-unmeasured tries them"
-                rejected.append(Rejected(scenario.system.name, plan_name(scenario), reason))
+                rejected.append(Rejected(scenario, reason))
                 continue
             means = _means(scenario, lengths)
             if isinstance(means, Rejected):
@@ -502,7 +517,7 @@ def _search(
                 )
         if reasons:
             possible[owner == at] = False
-            rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reasons[0], len(means.cap)))
+            rejected.append(Rejected(means.scenario, reasons[0], len(means.cap)))
     least = np.ceil(rate / rates) * chips
     too_many = possible & (least > most_chips)
     possible &= ~too_many
@@ -510,7 +525,7 @@ def _search(
         if not possible[owner == at].any():
             means = found[at]
             reason = f"needs more than {most_chips:,.0f} chips"
-            rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
+            rejected.append(Rejected(means.scenario, reason, len(means.cap)))
     index = np.flatnonzero(possible)
     if not len(index):
         return [], rejected, count
@@ -520,7 +535,7 @@ def _search(
         if not np.any(owner[kept] == at):
             means = found[at]
             reason = "another plan is as fast, as early and cheaper a request on means"
-            rejected.append(Rejected(means.scenario.system.name, plan_name(means.scenario), reason, len(means.cap)))
+            rejected.append(Rejected(means.scenario, reason, len(means.cap)))
     # The chain meets each plan once, cheapest first, at the token budget that is cheapest on means, with the caps on
     # the own front of the plan: what it can do does not hang on the plans beside it.
     order = kept[np.lexsort((chips[kept] / rates[kept], least[kept]))]
@@ -546,11 +561,6 @@ class _Tried:
     answer: Sized | None = None
     checks: int = 0
 
-    @property
-    def name(self) -> tuple[str, str]:
-        """Of the system, and of the plan."""
-        return self.means.scenario.system.name, plan_name(self.means.scenario)
-
 
 def _least(
     tried: Sequence[_Tried],
@@ -573,22 +583,20 @@ def _least(
     best: Sized | None = None
     while waiting and best is None:
         _, _, at, plan = heappop(waiting)
-        system, name = plan.name
+        scenario = plan.means.scenario
         if plan.answer is None:
             if chains >= _CHAINS:
-                rejected.append(Rejected(system, name, f"needs at least {plan.chips:,.0f} chips on means"))
+                rejected.append(Rejected(scenario, f"needs at least {plan.chips:,.0f} chips on means"))
                 continue
             chains += 1
-            answer, failing = _answer(plan.means.scenario, lengths, plan.caps, plan.budget, demand, most_chips)
+            answer, failing = _answer(scenario, lengths, plan.caps, plan.budget, demand, most_chips)
             if answer is None:
                 for failed, value in failing.items():
-                    _note(nearest, failed, value, f"{system} {name}")
+                    _note(nearest, failed, value, f"{scenario.system.name} {plan_name(scenario)}")
                 words = ", ".join(
                     f"{phrase(one)} stays at {value * 1e3:.3g} ms or more" for one, value in failing.items()
                 )
-                rejected.append(
-                    Rejected(system, name, words or f"needs more than {most_chips:,.0f} chips", len(plan.caps))
-                )
+                rejected.append(Rejected(scenario, words or f"needs more than {most_chips:,.0f} chips", len(plan.caps)))
                 continue
             plan.answer = answer
         elif not simulated or not demand.objectives.limits or checks >= _CHECKS:
@@ -601,7 +609,7 @@ def _least(
                 best, more = _fewer(now, demand)
                 checks += more
             elif plan.checks >= _CHECKS_OF_A_PLAN or now.chips * 1.05 > most_chips:
-                rejected.append(Rejected(system, name, f"{now.checked.words()} at {now.chips:,.0f} chips"))
+                rejected.append(Rejected(now.scenario, f"{now.checked.words()} at {now.chips:,.0f} chips"))
                 continue
             else:
                 share = 0.15 if now.checked.worst > 1.3 else 0.05
@@ -619,7 +627,7 @@ def _least(
                 if plan.answer is None
                 else _loses(best, plan.answer, "chips")
             )
-            rejected.append(Rejected(*plan.name, reason, len(plan.caps)))
+            rejected.append(Rejected(plan.means.scenario, reason, len(plan.caps)))
     return best
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from perfmodel import shapes
 from perfmodel.entered import counts, entered, idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.planning.closed_form import ClosedForm, closed_form
@@ -51,6 +52,8 @@ class Solution(Shown):
     target : float
     current, now : float
         Present values of the input and of the result; NaN where there is none.
+    question : dict
+        Model, system, plan and traffic.
     value : float
         The input at the target; NaN where there is no solution.
     reached : float
@@ -72,8 +75,6 @@ class Solution(Shown):
         Why there is no solution, and what bounds the result; else empty.
     mind : tuple of str
         Changes of the question that moved nothing of the result, whatever the input.
-    question : mapping
-        Model, system, plan and traffic.
     assumed, warnings : tuple of str
         Of the question.
     """
@@ -85,6 +86,7 @@ class Solution(Shown):
     target: float
     current: float
     now: float
+    question: shapes.Asked
     value: float = math.nan
     reached: float = math.nan
     beyond: float = math.nan
@@ -96,17 +98,33 @@ class Solution(Shown):
     equations: tuple[Line, ...] = ()
     reason: str = ""
     mind: tuple[str, ...] = ()
-    question: Mapping[str, Any] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Solution:
         """Return the documented JSON object; what does not exist is null."""
-        known = {key: getattr(self, key) for key in self.__dataclass_fields__ if key != "mind"}
-        known["equations"] = [{"name": line.name, "unit": line.unit, "source": line.source} for line in self.equations]
-        known |= {"assumed": list(self.assumed), "warnings": [*self.warnings, *self.mind]}
-        known |= known.pop("question")
-        return {key: None if value != value or value == "" else value for key, value in known.items()}
+        return {
+            **self.question,
+            "metric": self.metric,
+            "metric_unit": self.metric_unit,
+            "path": self.path,
+            "unit": self.unit,
+            "target": shapes.number(self.target),
+            "current": shapes.number(self.current),
+            "now": shapes.number(self.now),
+            "value": shapes.number(self.value),
+            "reached": shapes.number(self.reached),
+            "beyond": shapes.number(self.beyond),
+            "method": self.method or None,
+            "form": self.form or None,
+            "holds_from": shapes.number(self.holds_from),
+            "holds_to": shapes.number(self.holds_to),
+            "limit": shapes.number(self.limit),
+            "equations": [{"name": line.name, "unit": line.unit, "source": line.source} for line in self.equations],
+            "reason": self.reason or None,
+            "assumed": list(self.assumed),
+            "warnings": [*self.warnings, *self.mind],
+        }
 
 
 def solve(scenario: Scenario, metric: str, path: str, target: str | float) -> Solution:

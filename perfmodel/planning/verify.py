@@ -10,9 +10,9 @@ import numpy as np
 from perfmodel.machines import speculation
 from perfmodel.planning.checked import Checked, Key, Sure
 from perfmodel.planning.load import Sized
-from perfmodel.planning.simulate import COMPARED, drawn, measured, simulate
+from perfmodel.planning.simulate import drawn, measured, simulate
 from perfmodel.prediction import run
-from perfmodel.serving.objectives import Objectives, queue_of, replicas_for
+from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for
 from perfmodel.specs.types import Scenario
 
 #: Seeds at least and at most, and requests of each at least.
@@ -68,7 +68,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
         )
         met = measured(ran.between(first, last))
         for (time, what), values in seen.items():
-            value = met[next(key for key, name in COMPARED.items() if name == time)][what]
+            value = met[next(key for key, name in QUEUE_TIMES.items() if name == time)][what]
             values.append(0.0 if value is None else value)
         means = {key: float(np.mean(values)) for key, values in seen.items()}
         errors = {

@@ -12,6 +12,8 @@ from perfmodel.serving.chain import FULL, Queue, Service, load_queue
 from perfmodel.serving.laws import Law
 
 #: Times that an objective can be about, with what users call them.
+#: Times of requests as answers name them, and as a queue does.
+QUEUE_TIMES = {"wait_s": "wait", "ttft_s": "ttft", "tpot_s": "tpot", "itl_s": "itl", "request_latency_s": "latency"}
 TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request latency"}
 #: What of a time an objective can be about.
 STATISTICS = ("mean", "p50", "p90", "p99")

@@ -131,7 +131,7 @@ def gpt_oss_64k(given):
     return {
         "kv_gib_per_seq": each,
         "kv_gib_total": each * given["concurrent_seqs"],
-        "fits": found["requests"] >= given["concurrent_seqs"],
+        "fits": found["max_concurrency"] >= given["concurrent_seqs"],
     }
 
 

@@ -82,7 +82,7 @@ def test_json_with_a_draft(capsys):
 def test_compare_json(capsys):
     both = answer(["compare", "llama-3.1-70b", *FOUR], capsys)
     assert [one["system"] for one in both["answers"]] == ["lpu-v1", "sn40l-16", "dgx-h100", "dgx-b200"]
-    assert set(both) == {"answers", "assumed", "warnings"}
+    assert set(both) == {"schema_version", "verb", "question", "answers", "assumed", "warnings"}
 
 
 def test_csv_is_one_row_an_answer(capsys):
@@ -126,7 +126,7 @@ def test_the_default_plan_gives_way_when_it_does_not_fit(capsys):
 
 def test_specs_list_json(capsys):
     assert run(["specs", "list", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["specs"]
     assert {"name", "kind", "aliases"} == set(found[0])
     names = {entry["name"] for entry in found}
     assert names >= {"lpu-v1", "sn40l-16", "sn40l-8", "dgx-h100", "dgx-h100-paper"}
@@ -135,7 +135,7 @@ def test_specs_list_json(capsys):
 
 def test_specs_show_says_which_file_each_value_came_from(capsys):
     assert run(["specs", "show", "dgx-h100-paper", "--json"]) == 0
-    rows = {row["path"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["path"]: row for row in json.loads(capsys.readouterr().out)["numbers"]}
     assert rows["memory.hbm.bandwidth"]["file"] == "dgx-h100-paper.yaml"
     assert rows["memory.hbm.capacity"]["file"] == "dgx-h100.yaml"
 

@@ -11,7 +11,8 @@ from perfmodel.cli import run
 QUESTION = ["fit", "llama-3.1-8b", "--on", "dgx-h100:tp=1"]
 TOO_LONG = ["fit", "llama-3.1-70b", "--on", "dgx-h100:tp=2"]
 KEYS = {
-    *("model", "system", "plan", "chips", "fits", "context", "kv_tokens", "requests", "concurrency", "utilisation"),
+    *("model", "system", "plan", "chips", "fits", "context", "kv_tokens"),
+    *("max_concurrency", "max_concurrency_unrounded", "memory_utilisation", "schema_version", "verb", "question"),
     *("parts", "per_token_bytes", "fixed_bytes", "per_request_bytes", "block_tokens", "assumed", "warnings", "reason"),
 }
 PARTS = {"visible", "outside_budget", "weights", "activation_peak", "non_torch", "cuda_graphs", "kv_pool", "missing"}
@@ -30,7 +31,7 @@ def test_json(capsys):
 def test_csv(capsys):
     assert run([*QUESTION, "--csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert {"kv_tokens", "requests", "kv_pool_bytes", "weights_bytes", "plan_engine"} <= set(row)
+    assert {"kv_tokens", "max_concurrency", "kv_pool_bytes", "weights_bytes", "plan_engine"} <= set(row)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -48,7 +49,7 @@ def test_what_does_not_fit_still_answers(capsys):
     printed = capsys.readouterr()
     found = json.loads(printed.out)
     assert found["fits"] is False
-    assert found["requests"] == 0
+    assert found["max_concurrency"] == 0
     assert "tokens would fit" in found["reason"]
     assert len(printed.err.splitlines()) == 1
 
@@ -78,4 +79,4 @@ def test_parts_can_be_given(capsys):
 @pytest.mark.parametrize("system", ["lpu-v1", "sn40l-16", "dgx-h100"])
 def test_every_kind_of_machine_answers(system, capsys):
     assert run(["fit", "llama-3.1-8b", "--on", system, "--context", "4096", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["requests"] >= 1
+    assert json.loads(capsys.readouterr().out)["max_concurrency"] >= 1

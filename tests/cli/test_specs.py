@@ -17,20 +17,26 @@ def said(capsys, *arguments):
 
 
 def test_a_difference_is_what_two_files_say(capsys):
-    rows = {row["path"]: row for row in json.loads(said(capsys, "specs", "diff", "dgx-h100", "dgx-h200", "--json"))}
+    rows = {
+        row["path"]: row
+        for row in json.loads(said(capsys, "specs", "diff", "dgx-h100", "dgx-h200", "--json"))["differences"]
+    }
     assert (rows["memory.hbm.capacity"]["value_1"], rows["memory.hbm.capacity"]["value_2"]) == (80e9, 141e9)
     assert "memory.hbm.bandwidth" in rows
     assert "link.bandwidth_per_direction" not in rows
 
 
 def test_a_spec_does_not_differ_from_itself(capsys):
-    assert json.loads(said(capsys, "specs", "diff", "lpu-v1", "lpu-v1", "--json")) == []
+    assert json.loads(said(capsys, "specs", "diff", "lpu-v1", "lpu-v1", "--json"))["differences"] == []
 
 
 def test_a_word_is_found_in_names_paths_sources_and_notes(capsys):
-    found = {entry["name"]: entry for entry in json.loads(said(capsys, "specs", "search", "cerebras-wse3", "--json"))}
+    found = {
+        entry["name"]: entry
+        for entry in json.loads(said(capsys, "specs", "search", "cerebras-wse3", "--json"))["specs"]
+    }
     assert {row["path"] for row in found["wse-3"]["numbers"]} >= {"die.area", "memory.sram.bandwidth"}
-    assert json.loads(said(capsys, "specs", "search", "no such word", "--json")) == []
+    assert json.loads(said(capsys, "specs", "search", "no such word", "--json"))["specs"] == []
 
 
 def test_an_answer_cites_the_sources_of_its_own_numbers(capsys):

@@ -36,6 +36,34 @@ def test_every_option_of_every_verb_is_in_it(name: str, capsys: pytest.CaptureFi
     assert helped <= set(re.findall(r"`(--[\w-]+)", SECTIONS[name]))
 
 
+QUESTIONS = {"predict", "compare", "sweep", "fit", "size", "tco", "explain", "solve", "simulate", "export", "whatif"}
+
+
+def interface(heading: str) -> dict[str, str]:
+    """Names in the first column of a table of the design, with what the last column says; planned ones left out."""
+    table = (ROOT / "docs" / "design.md").read_text("utf-8").partition(f"\n| {heading} | ")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    found: dict[str, str] = {}
+    for names, _, *last in (row for row in rows if "(planned)" not in row[0]):
+        for name in re.findall(r"`([^`]+)`", names):
+            assert name.partition(" ")[0] not in found or heading == "verb", f"{name} stands twice"
+            found[name if heading == "verb" else name.partition(" ")[0].partition("[")[0]] = last[0] if last else ""
+    return found
+
+
+def test_the_design_has_each_verb_and_each_option_once_with_its_verbs() -> None:
+    assert set(interface("verb")) == {name.removeprefix("perfmodel ") for name in COMMANDS}
+    taken: dict[str, set[str]] = {"--cite": {"every verb"}}
+    for name, command in COMMANDS.items():
+        for option in command.params:
+            if option.param_type_name == "option" and not option.hidden:
+                taken.setdefault(option.opts[0], set()).add(name.removeprefix("perfmodel "))
+    said = {name: set(verbs.split(", ")) for name, verbs in interface("option").items()}
+    assert taken == {
+        name: (verbs - {"questions"}) | (QUESTIONS if "questions" in verbs else set()) for name, verbs in said.items()
+    }
+
+
 def test_every_public_name_is_in_the_interface() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert set(re.findall(r":: perfmodel\.(\w+)$", page, re.M)) == set(perfmodel.__all__)

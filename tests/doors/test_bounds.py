@@ -250,7 +250,7 @@ def test_a_trace_of_one_request_is_a_distribution_of_one_point(tmp_path, capsys)
     for on in ("dgx-h100", "lpu-v1", "sn40l-16"):
         words = ["predict", "llama-3.1-8b", "--on", on, "--rate", "1", "--lengths", str(tmp_path / "one.csv"), "--json"]
         assert run(words) == 0
-        assert json.loads(capsys.readouterr().out)["load"]["ttft_s"]["p99"] > 0
+        assert json.loads(capsys.readouterr().out)["load"]["times"]["ttft_s"]["p99"] > 0
 
 
 # --- rows of measurements ----------------------------------------------------------------------------------------

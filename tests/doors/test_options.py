@@ -259,7 +259,7 @@ def told(command: tuple[str, ...]) -> tuple[int, str]:
 
 
 #: What an answer repeats of the question.
-ECHO = ("plan", "traffic", "objectives", "least", "speculation", "assumed", "depth", "target")
+ECHO = ("question", "plan", "traffic", "objectives", "least", "speculation", "assumed", "depth", "target")
 
 
 def numbers(command: tuple[str, ...]) -> str:

@@ -405,11 +405,12 @@ def test_only_five_columns_are_needed_and_others_pass_through(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "NaN" not in text
     answered, unanswered = json.loads(text)["rows"]
-    assert answered["colour"] == "green"
+    assert answered["given"]["colour"] == "green"
     assert answered["reason"] or answered["predicted"] > 0
     assert unanswered["predicted"] is None
     assert unanswered["reason"]
-    assert {"model", "hardware", "metric", "value", "unit", "predicted", "low", "high", "reason"} <= set(answered)
+    assert {"model", "hardware", "metric", "value", "unit"} <= set(answered["given"])
+    assert {"value", "predicted", "low", "high", "reason"} <= set(answered)
 
 
 def test_header_case_and_a_byte_order_mark_do_not_matter(tmp_path):

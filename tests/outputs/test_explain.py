@@ -27,7 +27,7 @@ def question(on, *changes, model="llama-3.1-70b", **options):
 
 def lines(tree):
     yield tree
-    for below in tree.get("from", ()):
+    for below in tree.get("inputs", ()):
         yield from lines(below)
 
 

@@ -97,7 +97,7 @@ def test_percentiles_stand_in_order_and_near_the_point(result):
 
 
 def test_blended_lies_between_input_and_output(result):
-    for one in result.to_dict()["systems"]:
+    for one in result.to_dict()["answers"]:
         point = one["usd_per_mtok"]
         ends = sorted(point[of]["p50"] for of in ("input", "output"))
         assert ends[0] * (1 - 1e-9) <= point["blended"]["p50"] <= ends[1] * (1 + 1e-9)
@@ -124,8 +124,8 @@ def test_estimates_of_a_price_are_labelled(result):
 
 
 def test_the_parts_of_an_hour_and_of_capital_add_up(result):
-    for one in result.to_dict()["systems"]:
-        hourly, capital = one["breakdown"]["hourly_usd"], one["breakdown"]["capex_usd"]
+    for one in result.to_dict()["answers"]:
+        hourly, capital = one["costs"]["hourly_usd"], one["costs"]["capex_usd"]
         assert sum(hourly.values()) == pytest.approx(one["usd_per_chip_hour"] * one["chips"])
         assert sum(capital.values()) == pytest.approx(one["capex_usd"])
 
@@ -166,7 +166,7 @@ def test_prices_of_different_tokens_are_not_compared():
 # --- the command -------------------------------------------------------------------------------------------------
 
 
-KEYS = {"system", "usd_per_mtok", "usd_per_chip_hour", "capex_usd", "power_w", "joules_per_output_token", "breakdown"}
+KEYS = {"system", "usd_per_mtok", "usd_per_chip_hour", "capex_usd", "power_w", "joules_per_output_token", "costs"}
 KEYS |= {"tie_price_usd", "labels"}
 ASK = ["tco", "llama-3.1-8b", "--on", "dgx-h100:tp=1", "--on", "dgx-b200:tp=1", "--samples", "64"]
 
@@ -174,8 +174,8 @@ ASK = ["tco", "llama-3.1-8b", "--on", "dgx-h100:tp=1", "--on", "dgx-b200:tp=1", 
 def test_json_has_the_documented_keys(capsys):
     assert run([*ASK, "--concurrency", "8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"systems", "probability_cheaper", "assumed", "warnings"}
-    for one in found["systems"]:
+    assert set(found) == {"schema_version", "verb", "question", "answers", "probability_cheaper", "assumed", "warnings"}
+    for one in found["answers"]:
         assert set(one) >= KEYS
         assert set(one["usd_per_mtok"]) == {"input", "output", "blended"}
         assert set(one["usd_per_mtok"]["input"]) == {"p10", "p50", "p90"}
@@ -238,8 +238,8 @@ def test_what_does_not_fit_has_no_price(capsys):
     assert (
         run(["tco", "llama-3.1-405b", "--on", "dgx-h100:tp=1", "--concurrency", "1", "--samples", "64", "--json"]) == 3
     )
-    (one,) = json.loads(capsys.readouterr().out)["systems"]
-    assert one["usd_per_mtok"]["blended"] == {"p10": None, "p50": None, "p90": None}
+    (one,) = json.loads(capsys.readouterr().out)["answers"]
+    assert one["usd_per_mtok"]["blended"] is None
     assert one["usd_per_chip_hour"] is None
     assert "does not fit" in one["reason"]
 
@@ -249,7 +249,7 @@ def test_a_machine_without_a_price_is_neither_cheaper_nor_dearer(capsys):
     assert run([*ask, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["probability_cheaper"] == {"dgx-b200": {"tpu-v7": None}, "tpu-v7": {"dgx-b200": None}}
-    assert "price not published" in found["systems"][1]["labels"]
+    assert "price not published" in found["answers"][1]["labels"]
 
 
 @pytest.mark.parametrize("form", ["--json", "--csv", ""])

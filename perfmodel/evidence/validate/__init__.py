@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfmodel import shapes
 from perfmodel.evidence import serving_fit
 from perfmodel.evidence.validate.acceptance import accepted_lengths
 from perfmodel.evidence.validate.predicted import Tick, answer
@@ -42,7 +43,7 @@ class Validation(Shown):
     rows: list[Row]
     scores: list[Score]
     fitted: list[FittedFile]
-    left_out: list[dict[str, Any]]
+    left_out: list[shapes.LeftOut]
 
     def of(self, data: str, part: str, by: str) -> list[Score]:
         """Return the scores of one file, part and grouping.
@@ -82,7 +83,7 @@ class Validation(Shown):
         mine = [row for row in self.rows if row.data == data]
         return sum(math.isfinite(row.predicted) for row in mine) / len(mine) if mine else _NAN
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Validation:
         """Return the documented JSON object; there is no NaN in it."""
         return {
             "rows": [row.to_dict() for row in self.rows],
@@ -98,7 +99,7 @@ class Validation(Shown):
         """Return a pandas frame, one row a measured value."""
         import pandas as pd
 
-        return pd.DataFrame([{"data": row.data, **row.to_dict()} for row in self.rows])
+        return pd.DataFrame([row.row() for row in self.rows])
 
 
 def score_rows(given: Iterable[tuple[str, Mapping[str, str]]], tick: Tick = lambda _: None) -> Validation:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
+from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.evidence import serving_fit
 from perfmodel.evidence.validate import names
@@ -136,17 +137,24 @@ class Row:
         """Return ``anomalous``, ``calibrated`` or ``predicted``: these are never mixed."""
         return "anomalous" if self.anomaly else "calibrated" if self.fitted else "predicted"
 
-    def to_dict(self) -> dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         """Return the input's columns with what came out."""
+        found: dict[str, Any] = {**self.to_dict()}
+        given = found.pop("given")
+        found["assumed"] = "; ".join(found["assumed"]) or None
+        return {"data": self.data, **given, **found}
+
+    def to_dict(self) -> shapes.Row:
+        """Return the documented JSON object."""
         unit = read_unit(self.given["unit"])
-        value = self.value if math.isfinite(self.value) else None
         return {
-            **self.given,
-            "value": value,
-            "predicted": finite(self.predicted),
-            "low": finite(self.low),
-            "high": finite(self.high),
-            "error": finite(self.error) if value else None,
+            "data": self.data,
+            "given": dict(self.given),
+            "value": shapes.number(self.value),
+            "predicted": shapes.number(self.predicted),
+            "low": shapes.number(self.low),
+            "high": shapes.number(self.high),
+            "error": shapes.number(self.error),
             "reason": self.reason or None,
             "part": self.part,
             "anomaly": self.anomaly or None,
@@ -154,14 +162,9 @@ class Row:
             "matched_model": self.model,
             "matched_system": self.system,
             "matched_engine": self.engine,
-            "assumed": "; ".join(self.notes) or None,
+            "assumed": list(self.notes),
             "unit_kind": unit[0] if unit else None,
         }
-
-
-def finite(value: float) -> float | None:
-    """Return a number as JSON can hold it."""
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

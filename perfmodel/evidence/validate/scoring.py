@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from perfmodel.evidence.validate.rows import Row, finite, load_system
+from perfmodel import shapes
+from perfmodel.evidence.validate.rows import Row, load_system
 from perfmodel.specs import catalog
 
 _NAN = math.nan
@@ -66,20 +66,25 @@ class Score:
         """Share of rows that got a prediction."""
         return self.answered / self.rows
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Score:
         """Return the score as columns; None where there is nothing."""
-        made: dict[str, Any] = {
+        return {
             "data": self.data,
             "part": self.part,
             "by": self.by,
             "group": " / ".join(self.group),
             "rows": self.rows,
             "answered": self.answered,
-            "coverage": self.coverage,
+            "coverage": shapes.number(self.coverage),
+            "mape": shapes.number(self.mape),
+            "median": shapes.number(self.median),
+            "bias": shapes.number(self.bias),
+            "p90": shapes.number(self.p90),
+            "within": shapes.number(self.within),
+            "in_band": shapes.number(self.in_band),
+            "worst": shapes.number(self.worst),
+            "worst_row": self.worst_row or None,
         }
-        for name in ("mape", "median", "bias", "p90", "within", "in_band", "worst"):
-            made[name] = finite(getattr(self, name))
-        return {**made, "worst_row": self.worst_row or None}
 
 
 def describe(row: Row) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.equations import power, tco
 from perfmodel.errors import UserError
@@ -19,7 +19,7 @@ from perfmodel.numerics import NAN
 from perfmodel.planning.tco import bom
 from perfmodel.planning.tco.prices import TokenPrice
 from perfmodel.planning.tco.uncertainty import SAMPLES, Sample, Swing, draw_samples, tornado
-from perfmodel.prediction import Prediction, content, evaluate, numbers, run
+from perfmodel.prediction import Prediction, content, evaluate, numbers, question_of, run
 from perfmodel.question import Options, distinct, resolve, split_changes, split_system
 from perfmodel.serving.cost import YEAR, AllInPower, Cost, cost_of, electricity_per_year
 from perfmodel.serving.fit import fit
@@ -117,14 +117,18 @@ class Owning(Shown):
         drawn = self.sample.systems[at]
         return {"p10": None, "p50": None, "p90": None} if drawn is None else drawn.percentiles(result)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> shapes.Owning:
         """Return the documented JSON object."""
         names = distinct([owned.name for owned in self.systems])
         warnings = [f"{owned.name}: {word}" for owned in self.systems for word in owned.answer.warnings]
         return {
-            "systems": [self._system(at, name) for at, name in enumerate(names)],
+            "answers": [self._system(at, name) for at, name in enumerate(names)],
             "probability_cheaper": {
-                one: {other: self.sample.cheaper(mine, theirs) for theirs, other in enumerate(names) if one != other}
+                one: {
+                    other: shapes.number(self.sample.cheaper(mine, theirs))
+                    for theirs, other in enumerate(names)
+                    if one != other
+                }
                 for mine, one in enumerate(names)
             },
             "assumed": list(self.assumed),
@@ -134,9 +138,13 @@ class Owning(Shown):
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat row a system, for CSV."""
         rows = []
-        for one in self.to_dict()["systems"]:
+        nothing = dict.fromkeys(("p10", "p50", "p90"))
+        for one in self.to_dict()["answers"]:
             row: dict[str, Any] = {}
-            for key, value in one.items():
+            spreads = {of: ends or nothing for of, ends in one["usd_per_mtok"].items()}
+            joules = one["joules_per_output_token_spread"] or nothing
+            own = {"usd_per_mtok": spreads, "joules_per_output_token_spread": joules}
+            for key, value in {**one, **own}.items():
                 if key in ("sobol", "tornado", "implied_capex_usd"):
                     continue
                 if isinstance(value, list):
@@ -174,41 +182,46 @@ class Owning(Shown):
         ]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
-    def _system(self, at: int, name: str) -> dict[str, Any]:
+    def _spread(self, at: int, result: str) -> shapes.Spread | None:
+        ends = self.percentiles(at, result)
+        return shapes.spread(ends["p50"], ends["p10"], ends["p90"])
+
+    def _system(self, at: int, name: str) -> shapes.Owned:
         owned = self.systems[at]
         answer, money = owned.answer, owned.cost
-        traffic = answer.scenario.traffic
         return {
-            "system": name,
-            "usd_per_mtok": {of: self.percentiles(at, of) for of in TOKENS},
-            "usd_per_chip_hour": _number(money and money.per_hour / answer.chips),
-            "usd_per_system_month": _number(money and money.per_hour * 730 * _of_system(owned)),
-            "capex_usd": _number(money and _capex(owned)),
-            "power_w": _number(money and money.draw.mean.watts),
-            "joules_per_output_token": _number(answer.metrics["joules_per_output_token"]),
-            "joules_per_output_token_range": self.percentiles(at, "joules_per_output_token"),
-            "breakdown": breakdown(owned),
-            "tie_price_usd": _number(owned.tie_price),
-            "break_even_utilisation": _number(owned.break_even),
-            "sobol": {path: round(index, 4) for path, index in list(self.sample.indices(at).items())[:10]},
+            "name": name,
+            **question_of(answer.scenario),
+            "chips": shapes.number(answer.chips),
+            "usd_per_mtok": {
+                "input": self._spread(at, "input"),
+                "output": self._spread(at, "output"),
+                "blended": self._spread(at, "blended"),
+            },
+            "usd_per_chip_hour": shapes.number(money and money.per_hour / answer.chips),
+            "usd_per_system_month": shapes.number(money and money.per_hour * 730 * _of_system(owned)),
+            "capex_usd": shapes.number(money and _capex(owned)),
+            "power_w": shapes.number(money and money.draw.mean.watts),
+            "joules_per_output_token": shapes.number(answer.metrics["joules_per_output_token"]),
+            "joules_per_output_token_spread": self._spread(at, "joules_per_output_token"),
+            "tpot_s": shapes.number(answer.metrics["tpot_s"]),
+            "output_tokens_per_s_per_user": shapes.number(answer.metrics["output_tokens_per_s_per_user"]),
+            "tokens_per_s_per_kw": shapes.number(tokens_per_kw(owned)),
+            "tokens_per_joule": shapes.number(tokens_per_kw(owned) / 1e3),
+            "costs": costs(owned),
+            "tie_price_usd": shapes.number(owned.tie_price),
+            "break_even_utilisation": shapes.number(owned.break_even),
+            "sobol": {
+                path: shapes.number(round(index, 4)) for path, index in list(self.sample.indices(at).items())[:10]
+            },
             "tornado": [
-                {"path": swing.path, "low": _number(swing.low), "high": _number(swing.high)}
+                {"path": swing.path, "low": shapes.number(swing.low), "high": shapes.number(swing.high)}
                 for swing in owned.swings[:10]
             ],
             "implied_capex_usd": implied(owned.scenario.system, owned.scenario.economics),
             "labels": list(owned.labels),
-            "concurrency": _number(traffic.concurrency),
-            "tpot_s": _number(answer.metrics["tpot_s"]),
-            "output_tokens_per_s_per_user": _number(answer.metrics["output_tokens_per_s_per_user"]),
-            "tokens_per_s_per_kw": _number(tokens_per_kw(owned)),
-            "tokens_per_joule": _number(tokens_per_kw(owned) / 1e3),
-            "chips": _number(answer.chips),
             "reason": answer.reason or None,
         }
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None or not math.isfinite(float(value)) else float(value)
 
 
 def _of_system(owned: Owned) -> float:
@@ -241,12 +254,20 @@ def tokens_per_kw(owned: Owned) -> Any:
     return rate / metrics["power_w"] * 1e3
 
 
-def breakdown(owned: Owned) -> dict[str, Any]:
+def costs(owned: Owned) -> shapes.Costs:
     """Return the cost of an hour by cause, capital by part, power by view, and what a token emits."""
     money, economics = owned.cost, owned.scenario.economics
-    materials = {line.name: _number(line.value) for line in (*owned.bill.chip, *owned.bill.node)}
+    materials = shapes.numbers({line.name: line.value for line in (*owned.bill.chip, *owned.bill.node)})
+    margin = shapes.number(owned.bill.margin)
     if money is None or economics is None:
-        return {"hourly_usd": {}, "capex_usd": {}, "power_w": {}, "carbon_g_per_output_token": {}, "materials_usd": {}}
+        return {
+            "hourly_usd": {},
+            "capex_usd": {},
+            "power_w": {},
+            "carbon_g_per_output_token": {},
+            "materials_usd": materials,
+            "margin_over_materials": margin,
+        }
     drawn = money.draw
     rate = owned.answer.metrics["output_tokens_per_s"] * economics.utilisation
     embodied = power.embodied_carbon(
@@ -257,20 +278,22 @@ def breakdown(owned: Owned) -> dict[str, Any]:
     )
     operational = power.operational_carbon(power=money.utility.watts, grid=economics.grid_carbon, per_second=rate)
     return {
-        "hourly_usd": {cause: _number(amount) for cause, amount in money.hourly.items()},
-        "capex_usd": {} if economics.ownership == "rented" else {k: _number(v) for k, v in _extras(owned).items()},
-        "power_w": {
-            "mean": _number(drawn.mean.watts),
-            "peak": _number(drawn.peak.watts),
-            "idle": _number(drawn.idle.watts),
-            "nameplate": _number(drawn.nameplate.watts),
-            "provisioned": _number(drawn.nameplate.watts * economics.provisioned),
-            "utility_over_the_day": _number(money.utility.watts),
-            "published_at_utility": _number(owned.scenario.system.power.all_in_per_chip * owned.answer.chips),
-        },
-        "carbon_g_per_output_token": {"operational": _number(operational * 1e3), "embodied": _number(embodied * 1e3)},
+        "hourly_usd": shapes.numbers(money.hourly),
+        "capex_usd": {} if economics.ownership == "rented" else shapes.numbers(_extras(owned)),
+        "power_w": shapes.numbers(
+            {
+                "mean": drawn.mean.watts,
+                "peak": drawn.peak.watts,
+                "idle": drawn.idle.watts,
+                "nameplate": drawn.nameplate.watts,
+                "provisioned": drawn.nameplate.watts * economics.provisioned,
+                "utility_over_the_day": money.utility.watts,
+                "published_at_utility": owned.scenario.system.power.all_in_per_chip * owned.answer.chips,
+            }
+        ),
+        "carbon_g_per_output_token": shapes.numbers({"operational": operational * 1e3, "embodied": embodied * 1e3}),
         "materials_usd": materials,
-        "margin_over_materials": _number(owned.bill.margin),
+        "margin_over_materials": margin,
     }
 
 
@@ -383,7 +406,7 @@ def _answered(scenario: Scenario) -> Prediction:
             return content(answer), bom.bill(asked.system)
         money = cost_of(asked)
         owned = Owned(answer, money, bom.bill(asked.system), NAN, _break_even(answer, money), (), ())
-        return content(answer), breakdown(owned), owned.break_even, _of_system(owned)
+        return content(answer), costs(owned), owned.break_even, _of_system(owned)
 
     answer = run(replace(scenario, changed=()))
     paths = [] if answer.reason else unmoved(scenario, numbers_said)
@@ -554,7 +577,7 @@ def implied(system: System, economics: Economics | None) -> dict[str, float | No
     if economics is None:
         return {}
     return {
-        kind: _number(capex_of_hour(usd, AllInPower(watts), economics) * float(system.chips_per_node))
+        kind: shapes.number(capex_of_hour(usd, AllInPower(watts), economics) * float(system.chips_per_node))
         for chip, kind, usd, watts in published_hours()
         if _CONSTANTS.get(chip) == system.name
     }

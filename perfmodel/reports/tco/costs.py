@@ -147,11 +147,11 @@ def _parts_frame(result: ownership.Owning, data: Sequence[Mapping[str, Any]]) ->
     """Return the blended price of each system [USD per million tokens], by what an hour of it costs."""
     parts = []
     for own, said in zip(result.systems, data, strict=True):
-        hourly = said["breakdown"]["hourly_usd"]
+        hourly = said["costs"]["hourly_usd"]
         total = sum(value or 0.0 for value in hourly.values())
         if total:
             parts += [
-                {"system": said["system"], "cause": cause, "usd": value / total * _blended(own)}
+                {"system": said["name"], "cause": cause, "usd": value / total * _blended(own)}
                 for cause, value in hourly.items()
                 if value is not None
             ]
@@ -169,7 +169,7 @@ def _swings_frame(result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -
     return pd.DataFrame(
         [
             {
-                "system": said["system"],
+                "system": said["name"],
                 "path": swing["path"],
                 "end": f"at its {end}",
                 "change": swing[end] / _blended(own) - 1,
@@ -184,20 +184,20 @@ def _swings_frame(result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -
 
 def _systems_table(model: str, result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -> Table:
     """Return price, power and what ties, system by system."""
-    names = [one["system"] for one in data]
+    names = [one["name"] for one in data]
     reference = names.index(ownership.REFERENCE) if ownership.REFERENCE in names else None
     rows = []
     for at, one in enumerate(data):
         shares = [result.sample.cheaper(at, reference)] if reference is not None and at != reference else []
         rows.append(
             (
-                one["system"],
+                one["name"],
                 f"{one['chips']:,g}",
-                f"{one['concurrency']:,g}",
+                f"{one['traffic']['concurrency']:,g}",
                 _three(one["output_tokens_per_s_per_user"]),
-                *(_ends(one["usd_per_mtok"][of]) for of in ("input", "output", "blended")),
+                *(_ends(result.percentiles(at, of)) for of in ownership.TOKENS),
                 _three(one["usd_per_chip_hour"]),
-                _ends(one["joules_per_output_token_range"]),
+                _ends(result.percentiles(at, "joules_per_output_token")),
                 _thousands(one["tie_price_usd"]),
                 "; ".join(f"{share:.0%}" for share in shares if share is not None),
                 "; ".join(one["labels"]),
@@ -248,14 +248,14 @@ def _systems_charts(model: str, parts: pd.DataFrame, swings: pd.DataFrame) -> tu
     )
 
 
-def _systems_answer(tpot: float, data: Sequence[Mapping[str, Any]]) -> str:
+def _systems_answer(tpot: float, result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -> str:
     """Return the systems by price, and what decides most on each."""
-    price = {one["system"]: one["usd_per_mtok"]["blended"]["p50"] for one in data}
-    ranked = sorted((name for name in price if price[name]), key=lambda name: price[name])
-    first = {one["system"]: next(iter(one["sobol"]), "nothing") for one in data if one["sobol"]}
+    middles = [(result.percentiles(at, "blended")["p50"], one["name"]) for at, one in enumerate(data)]
+    ranked = sorted((price, name) for price, name in middles if price)
+    first = {one["name"]: next(iter(one["sobol"]), "nothing") for one in data if one["sobol"]}
     return "At {:.0f} ms a token, cheapest first: {}. What decides most: {}.".format(
         tpot * 1e3,
-        ", ".join(f"{name} {price[name]:.2f} USD" for name in ranked),
+        ", ".join(f"{name} {price:.2f} USD" for price, name in ranked),
         ", ".join(f"{_short(path)} of {name}" for name, path in first.items()),
     )
 
@@ -271,10 +271,10 @@ def systems(
 ) -> Figure:
     """Cost side by side at one bound on TPOT: what it consists of, how sure it is, and the price that ties."""
     result = ownership.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
-    data = result.to_dict()["systems"]
+    data = result.to_dict()["answers"]
     return Figure(
         "Side by side",
-        _systems_answer(tpot, data),
+        _systems_answer(tpot, result, data),
         _systems_charts(model, _parts_frame(result, data), _swings_frame(result, data)),
         tables=(_systems_table(model, result, data),),
         notes=(*result.assumed, _RULE),
