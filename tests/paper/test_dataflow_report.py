@@ -103,7 +103,7 @@ def test_figure_14():
 
 @pytest.mark.xfail(
     strict=True,
-    reason="1.87: our bars of SN40L stand 4 to 14 % high and those of H100 on both sides; draft, k and acceptance are not "
+    reason="1.87: our bars of SN40L stand 4 to 14 % high, those of H100 on both sides; draft, k and acceptance are not "
     "printed",
 )
 def test_the_ratio_of_figure_14():
