@@ -223,7 +223,9 @@ def _cycle(
         steps = (any_decodes * pass_time + any_prefills * prefills.fixed + prompts * prefills.each) / last
         return _Cycle(
             share=share,
-            decoding=minimum(running, maximum(1.0, running * busy / maximum(1e-12, any_decodes))),
+            decoding=minimum(
+                running, maximum(1.0, running * minimum(1.0, passes * share) / maximum(1e-12, any_decodes))
+            ),
             returning=returning,
             turn=maximum(turn * (decode + prefills.full), steps - once),
             own=own,
