@@ -45,6 +45,24 @@ def test_chain(benchmark, service):
     benchmark(load_queue, service, 0.7 * service.capacity)
 
 
+def test_percentile_laws(capsys, service):
+    """Goal: 5 ms of CPU a plan for each law, on one core (``OPENBLAS_NUM_THREADS=1``)."""
+    spent = []
+    for used in np.linspace(0.2, 0.9, 8):
+        parts = []
+        for _ in range(5):
+            start = time.process_time()
+            queue = load_queue(service, used * service.capacity)
+            chained = time.process_time()
+            for name in ("ttft", "tpot", "itl"):
+                statistic(queue, name, "p99")
+            parts.append((chained - start, time.process_time() - chained))
+        spent.append(np.min(parts, axis=0))
+    chain, laws = np.median(spent, axis=0) * 1e3
+    with capsys.disabled():
+        print(f"\n{chain:.1f} ms the chain with the law of steps, {laws:.1f} ms P99 of TTFT, TPOT and ITL")
+
+
 def test_at_95_percent(capsys, service):
     rate = 0.95 * service.capacity
     queue = load_queue(service, rate)

@@ -173,9 +173,9 @@ def _array_geometric_sum(a: Any, n: Any) -> Any:
 
 def _array_complement_power(p: Any, n: Any) -> Any:
     p, n = np.asarray(p, dtype=float), np.asarray(n, dtype=float)
-    power = np.exp(n * np.log1p(-np.where(p == 1.0, 0.5, p)))
-    known = np.where(n == 0.0, 1.0, np.where(p == 1.0, 0.0, power))
-    return np.where(np.isnan(p) | np.isnan(n), NAN, known)
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN goes in and comes out
+        power = np.exp(n * np.log1p(-p))
+    return np.where((n == 0.0) & (p == 1.0), 1.0, power)
 
 
 _erlang_b_elements = np.vectorize(_float_erlang_b, otypes=[float])

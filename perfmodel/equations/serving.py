@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, complement_power, floor, maximum, minimum, only_if
+from perfmodel.numerics import Number, floor, maximum, minimum, only_if
 
 _CONSERVATION = "work conservation of a closed loop: in one life of a request every other one is prefilled once"
 _INDEPENDENT = "clients of a closed loop are at any step of their cycle, whatever the others do: a binomial law"
@@ -92,35 +92,16 @@ def further_prompt(*, alone: Number, together: Number, group: Number) -> Any:
     return maximum(0.0, together - alone) / (group - 1)
 
 
-@equation(symbol=r"p_{any}", unit="1", source=_INDEPENDENT)
-def some_client(*, clients: Number, share: Number) -> Any:
-    r"""Chance that a step does something for at least one of so many clients.
-
-    Parameters
-    ----------
-    clients : Number
-        Of a closed loop [1].
-    share : Number
-        Of the steps that do it for one of them [1].
-
-    Returns
-    -------
-    Number
-        Chance [1].
-    """
-    return 1 - complement_power(share, clients)
-
-
 @equation(symbol=r"t_{met}", unit="s", source=_INDEPENDENT)
-def prefill_met(*, clients: Number, share: Number, fixed: Number, each: Number, full: Number) -> Any:
+def prefill_met(*, prompts: Number, idle: Number, fixed: Number, each: Number, full: Number) -> Any:
     r"""Prefill of other clients in a step on average.
 
     Parameters
     ----------
-    clients : Number
-        Other clients [1].
-    share : Number
-        Of the steps that prefill for one of them [1].
+    prompts : Number
+        Of theirs in a step on average [1].
+    idle : Number
+        Chance that a step has none of them [1].
     fixed : Number
         Time of a prefill whatever the number of prompts [s].
     each : Number
@@ -133,7 +114,7 @@ def prefill_met(*, clients: Number, share: Number, fixed: Number, each: Number, 
     Number
         Time [s].
     """
-    return minimum(full, some_client(clients=clients, share=share) * fixed + clients * share * each)
+    return minimum(full, (1 - idle) * fixed + prompts * each)
 
 
 @equation(symbol=r"b_{pf}", unit="B", source="prompts of a step share one read of the weights")

@@ -94,9 +94,9 @@ class Alternating(Machine):
                 several, each = several.times(chunks), chunks * each
             prefills = _Prefills(first.time, occupancy, group * each, group, per_step, budget / prompt)
             # The fixed part of a prefill reads the weights as a step of decoding does.
-            guess = _cycle(load, front, prefills, maximum(0.0, prefills.fixed), 1.0)
+            guess = _cycle(load, front, prefills, maximum(0.0, prefills.fixed), 1.0, 1 / (output + 1), 1)
             decoding = speculation.decode(self, scenario, guess.decoding, context)
-            cycle = _cycle(load, front, prefills, decoding.step.time, decoding.length, guess.share)
+            cycle = _cycle(load, front, prefills, decoding.step.time, decoding.length, guess.share, _ROUNDS)
             wait, median, stall, life = _waits(load, front, prefills, decoding, cycle)
             shared, occupancy = SharedPrefill(several, group, cycle.company), cycle.occupancy
         return Loop(
@@ -174,32 +174,32 @@ class _Cycle:
     occupancy: Any
 
 
-def _cycle(load: Load, front: FrontEnd, prefills: _Prefills, token: Any, length: Any, share: Any = None) -> _Cycle:
+def _cycle(
+    load: Load, front: FrontEnd, prefills: _Prefills, token: Any, length: Any, share: Any, rounds: int
+) -> _Cycle:
     """Return the cycle of a client whose steps decode for so long a token, and bring so many tokens.
 
     The prefill of a client is in one of the steps of its cycle, at any of those of the others, so that prefills of a
-    step follow a binomial law, which conserves work.  The shares come from the cycle itself, in a few rounds.
+    step follow a binomial law, which conserves work.  The ``share`` of the steps that hold it comes from the cycle
+    itself, in a few rounds.
     """
     running, output = load.running, load.output
-    passes = (output - 1) / length
     with scope("cycle"):
+        passes = (output - 1) / length
+        pass_time = length * token
         others = running - 1
         group = serving.prefill_group(group=front.group, running=running, jitter=load.jitter, rounds=load.rounds)
         # Those who come together with one's own prompt are met nowhere else.
         free = running - group
-        share = 1 / (output + 1) if share is None else share
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             busy = minimum(1.0, passes * share)
+            no_prefill, no_decode = complement_power(share, free), complement_power(busy, others)
             met = serving.prefill_met(
-                clients=free, share=share, fixed=prefills.fixed, each=prefills.each, full=prefills.full
+                prompts=free * share, idle=no_prefill, fixed=prefills.fixed, each=prefills.each, full=prefills.full
             )
-            decode = serving.some_client(clients=others, share=busy) * length * token
+            decode = (1 - no_decode) * pass_time
             returning = serving.return_time(
-                front=front.request,
-                decode=decode,
-                met=met,
-                alone=prefills.alone,
-                idle=complement_power(share, free),
+                front=front.request, decode=decode, met=met, alone=prefills.alone, idle=no_prefill
             )
             own = serving.own_step(
                 decode=decode,
@@ -209,22 +209,25 @@ def _cycle(load: Load, front: FrontEnd, prefills: _Prefills, token: Any, length:
                 each=prefills.each,
                 full=prefills.full,
             )
-            lasting = own + passes * (length * token + met)
+            lasting = own + passes * (pass_time + met)
             step = lasting / (prefills.steps + passes)
+            once = returning + lasting
             # Where steps are full of prompt tokens, prompts wait for their turn: so many steps.
-            turn = serving.station_wait(running=running, life=(returning + lasting) / step, limit=prefills.most)
-            share = serving.share_of_steps(cycle=returning + lasting, step=step, waiting=turn)
-        busy = minimum(1.0, passes * share)
-        any_prefills = serving.some_client(clients=running, share=share)
-        any_decodes = serving.some_client(clients=running, share=busy)
-        prompts = running * share
+            turn = serving.station_wait(running=running, life=once / step, limit=prefills.most)
+            last, share = share, serving.share_of_steps(cycle=once, step=step, waiting=turn)
+        # One's own prefill and decoding are in the steps of all clients too.
+        prompts = running * last
+        any_prefills = 1 - no_prefill * (1 - last)
+        any_decodes = 1 - no_decode * (1 - busy)
         # A client that comes back once in so many steps takes as long as those at least.
-        steps = (any_decodes * length * token + any_prefills * prefills.fixed + prompts * prefills.each) / share
+        steps = (any_decodes * pass_time + any_prefills * prefills.fixed + prompts * prefills.each) / last
         return _Cycle(
             share=share,
-            decoding=maximum(1.0, running * busy / maximum(1e-12, any_decodes)),
+            decoding=minimum(
+                running, maximum(1.0, running * minimum(1.0, passes * share) / maximum(1e-12, any_decodes))
+            ),
             returning=returning,
-            turn=maximum(turn * (decode + prefills.full), steps - returning - lasting),
+            turn=maximum(turn * (decode + prefills.full), steps - once),
             own=own,
             met=met,
             company=prompts / any_prefills,

@@ -132,6 +132,8 @@ class _Walk:
         values = [value_of(arg) for arg in node.args]
         if node.kind == "mul" and any(arg is None and value == 0 for arg, value in zip(args, values, strict=True)):
             return None
+        if node.kind == "complement_power" and args[1] is None and values[1] == 0:
+            return None
         if any(arg is _OTHER for arg in args):
             return _OTHER
         if node.kind == "interpolate":
