@@ -478,10 +478,10 @@ def test_what_enters_and_decides_nothing_is_told_from_what_does_not_enter():
 
 
 def test_an_axis_that_did_not_enter_is_named():
-    axes = {"link.ports": "1:4:4", "concurrency": [1, 8], "system.efficiency.expert_time": "1us:9us:3"}
+    axes = {"link.ports": "1:4:4", "concurrency": [1, 8], "system.efficiency.expert_time.fp8": "1us:9us:3"}
     found = perfmodel.sweep("llama-3.1-8b", on="dgx-h100", axes=axes, set=["die.area=x2"])
     named = {line.split()[0] for line in found.warnings}
-    assert named == {"system.link.ports", "system.efficiency.expert_time", "system.die.area"}
+    assert named == {"system.link.ports", "system.efficiency.expert_time.fp8", "system.die.area"}
     across = perfmodel.sweep(
         "llama-3.1-8b",
         on="dgx-h100",

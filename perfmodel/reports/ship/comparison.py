@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfmodel.machines.kernels import efficiency_of
+from perfmodel.prediction import time_spreads
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship import matrix
@@ -411,10 +411,10 @@ def comparison(
     free = matrix.Free().including(stage_budget, users_per_box)
     ratios, contexts = sorted(ratios), sorted(contexts)
     boxes = machines.scale()
-    engine = efficiency_of(resolve(model, gpu, Options(precision=precision)).system)
+    first_token, token = time_spreads(resolve(model, gpu, Options(precision=precision)))
     at = {
-        "tpot_spread": float(engine.tpot_spread),
-        "ttft_spread": float(engine.ttft_spread),
+        "tpot_spread": token,
+        "ttft_spread": first_token,
         "budget": list(free.budgets).index(stage_budget),
         "bare": free.overheads.index((0.0, 0.0)),
         "late": free.overheads.index((50.0, 0.0)),
