@@ -585,7 +585,8 @@ def serving_groups(blocks: Mapping[tuple[str, str], dict[str, Any]]) -> list[ser
 
 
 @functools.cache
-def _serving_fit() -> tuple[list[serving_fit.Group], serving_fit.Coefficients]:
+def serving_fitted() -> tuple[list[serving_fit.Group], serving_fit.Coefficients]:
+    """Return the serving rows by group, and the fit on all of them."""
     found = serving_groups(kernel_blocks())
     return found, serving_fit.fit_all(found)
 
@@ -593,7 +594,7 @@ def _serving_fit() -> tuple[list[serving_fit.Group], serving_fit.Coefficients]:
 @functools.cache
 def cross_validation(split: str) -> list[serving_fit.LeftOut]:
     """Return the errors of serving rows when each member of a split is left out in turn."""
-    found, start = _serving_fit()
+    found, start = serving_fitted()
     return serving_fit.cross_validate(found, split, start)
 
 
@@ -635,7 +636,7 @@ def _fitted_widths(parts: Iterable[serving_fit.LeftOut]) -> dict[tuple[str, str]
 
 def serving_numbers() -> Serving:
     """Return what the serving rows say of every chip and engine."""
-    found, coefficients = _serving_fit()
+    found, coefficients = serving_fitted()
     models, groups = cross_validation("model"), cross_validation("group")
     return Serving(
         coefficients,

