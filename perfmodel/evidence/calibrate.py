@@ -670,11 +670,12 @@ def left_out_scores() -> list[dict[str, Any]]:
             for metric in ("tpot", "ttft")
         }
 
-        members = [("all", CLASSES, tuple(serving_fit.GENERATION.values()))]
+        every_generation = tuple(serving_fit.GENERATION.values())
+        members: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [("all", CLASSES, every_generation)]
         members += [
             (f"{kind}, {generation.capitalize()}", (kind,), (generation,))
             for kind in CLASSES
-            for generation in dict.fromkeys(serving_fit.GENERATION.values())
+            for generation in dict.fromkeys(every_generation)
         ]
         for what, kinds, generations in members:
             errors = {

@@ -182,10 +182,13 @@ def _group(entries: list[dict[str, Any]], efficiency: Callable[[str, str], Effic
     def column(parts: Sequence[Any], name: str) -> Array:
         return np.array([float(getattr(part, name)) for part in parts])
 
-    layout = {name: column(plans, name) for name in ("tp", "pp", "ep", "dp", "attention_dp")}
+    layout: dict[str, Any] = {name: column(plans, name) for name in ("tp", "pp", "ep", "dp", "attention_dp")}
+    load: dict[str, Any] = {
+        name: column(loads, name) for name in ("prompt", "output", "concurrency", "rounds", "held_steps")
+    }
     traffic = Traffic(
         "benchmark",
-        **{name: column(loads, name) for name in ("prompt", "output", "concurrency", "rounds", "held_steps")},
+        **load,
         length_jitter=loads[0].length_jitter,
         prefill_first=loads[0].prefill_first,
     )
@@ -199,7 +202,8 @@ def _group(entries: list[dict[str, Any]], efficiency: Callable[[str, str], Effic
     room = np.broadcast_to(held >= 1, (len(entries),))
 
     def scored(metric: str) -> NDArray[np.bool_]:
-        return np.array([metric in entry and not entry[f"{metric}_anomaly"] for entry in entries]) & room
+        found = np.array([metric in entry and not entry[f"{metric}_anomaly"] for entry in entries], dtype=bool)
+        return np.logical_and(found, room)
 
     clients = column(loads, "concurrency")
     return Group(
@@ -368,23 +372,29 @@ def _factors(
 
     def both(x: Array) -> tuple[Array, Array]:
         if x.tobytes() not in seen:
-            residuals, slopes = [x / spreads], [np.diag(1 / spreads)]
+            off, turned = [x / spreads], [np.diag(1 / spreads)]
             for (group, tpot_used, ttft_used), (part, fixed) in zip(chosen, parts, strict=True):
                 tpot, by_tpot, ttft, by_ttft = _sensitivities(group, fixed + part @ x)
                 for value, slope, mask, width in (
                     (tpot, by_tpot, tpot_used, TPOT_SPREAD),
                     (ttft, by_ttft, ttft_used, TTFT_SPREAD),
                 ):
-                    residuals.append(value[mask] / width)
-                    slopes.append(slope[:, mask].T @ part / width)
+                    off.append(value[mask] / width)
+                    turned.append(slope[:, mask].T @ part / width)
             seen.clear()
-            seen[x.tobytes()] = np.concatenate(residuals), np.concatenate(slopes)
+            seen[x.tobytes()] = np.concatenate(off), np.concatenate(turned)
         return seen[x.tobytes()]
 
+    def residuals(x: Array) -> Array:
+        return both(x)[0]
+
+    def slopes(x: Array) -> Array:
+        return both(x)[1]
+
     found = least_squares(
-        lambda x: both(x)[0],
+        residuals,
         np.array([begin.get(key, 0.0) for key in keys]),
-        jac=lambda x: both(x)[1],
+        jac=cast(Any, slopes),
         loss=cast(Any, lambda squares: _robust(squares, len(keys))),
         # From a fit on all rows it is a few steps to one on most of them.
         max_nfev=10 if begin else 25,

@@ -514,3 +514,73 @@ def test_python_mirrors_the_command(tmp_path):
     assert "<table>" in result._repr_html_()
     with pytest.raises(UserError, match="no such file"):
         perfmodel.validate(tmp_path / "none.csv")
+
+
+# --- columns of public files -------------------------------------------------------------------------------------
+
+POOLS = {
+    **{"model": "deepseek-r1", "hardware": "H200 SXM", "mode": "disagg", "tp": "", "engine": "trtllm", "osl": "1024"},
+    **{"dtype_weights": "fp8", "prefill_workers": "1", "prefill_tp": "8", "prefill_ep": "8"},
+    **{"decode_workers": "9", "decode_tp": "8", "decode_ep": "8", "n_chips": "80"},
+}
+WIDE = f"{HEADER},attention_dp,load,message_bytes," + ",".join(
+    f"{pool}_{what}" for pool in ("prefill", "decode") for what in ("workers", "tp", "attention_dp", "ep", "batch")
+)
+
+
+def test_two_pools_conserve_their_clients(tmp_path):
+    """Clients are those that wait, prefill and decode (Little), and more of them never serve less."""
+    rates = []
+    for clients in ("4", "64", "512"):
+        same = {**POOLS, "concurrency_or_batch": clients}
+        ttft, tpot, rate = scored(
+            tmp_path,
+            {**same, "metric": "ttft", "unit": "s"},
+            {**same, "metric": "tpot", "unit": "s"},
+            {**same, "metric": "output_throughput", "unit": "tok/s"},
+            header=WIDE,
+        )
+        output = 0.9 * 1024
+        inside = rate.predicted / output * (ttft.predicted + (output - 1) * tpot.predicted)
+        assert inside == pytest.approx(float(clients), rel=0.15)
+        rates.append(rate.predicted)
+    assert rates == sorted(rates)
+
+
+def test_measured_pools_within_the_goal():
+    """TPOT of two pools of DeepSeek-R1 on H200 and GB200, on which nothing was fitted."""
+    rows = [row for row in validate.load(None) if row[1].get("mode") == "disagg" and row[1]["metric"] == "tpot"]
+    found = validate.score_rows(rows).rows
+    assert len(found) == 67
+    assert {row.part for row in found} == {"predicted"}
+    assert sum(abs(row.error) for row in found) / len(found) <= 0.2
+
+
+def test_an_all_reduce_needs_no_model(tmp_path):
+    row = {
+        **{"model": "", "hardware": "H200 SXM", "tp": "8", "engine": "vllm", "message_bytes": "16384"},
+        **{"metric": "all_reduce_latency", "value": "7", "unit": "us"},
+    }
+    own, nccl = scored(tmp_path, row, {**row, "engine": "NCCL"}, header=WIDE)
+    assert 0 < own.predicted < nccl.predicted
+
+
+def test_a_label_of_tp_times_ep_is_read_as_its_id_says(tmp_path):
+    """Eight GPUs that spread experts over the same ranks stand as TP 64 in some tables."""
+    row = {"model": "deepseek-r1", "hardware": "H200 SXM", "dtype_weights": "fp8", "ep": "8", "row_id": "a_tp8_ep8_1"}
+    label, plain = scored(tmp_path, {**row, "tp": "64", "n_chips": "64"}, {**row, "tp": "8", "n_chips": "8"})
+    assert label.predicted == plain.predicted
+    assert any("TP x EP" in note for note in label.notes)
+
+
+def test_a_static_batch_has_no_queue(tmp_path):
+    same = {"load": "static batch, no server", "concurrency_or_batch": "16", "osl": "128", "unit": "s"}
+    whole, first, token = scored(
+        tmp_path, {**same, "metric": "e2el"}, {**same, "metric": "ttft"}, {**same, "metric": "tpot"}, header=WIDE
+    )
+    assert whole.predicted == pytest.approx(first.predicted + 127 * token.predicted)
+
+
+@pytest.mark.parametrize(("written", "name"), [("SN40L x16 RDU", "sn40l-16"), ("DGX Spark (GB10)", "dgx-spark")])
+def test_nodes_answer_to_what_public_files_call_them(written, name):
+    assert find_system(written) == name

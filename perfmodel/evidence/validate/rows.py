@@ -45,8 +45,8 @@ def harness(row: Mapping[str, str]) -> dict[str, Any]:
     load, lengths = row.get("load", "").casefold(), row.get("lengths", "").casefold()
     sent = re.search(r"(\d+) prompts", load)
     if sent or "at once" in load:
-        spread = 0.2 if "0.8 to 1" in lengths else 0.0
-        return {"rounds": max(1.0, float(sent[1]) / clients) if sent else 1.0, "length_jitter": spread}
+        jitter = 0.2 if "0.8 to 1" in lengths else 0.0
+        return {"rounds": max(1.0, float(sent[1]) / clients) if sent else 1.0, "length_jitter": jitter}
     ran = public.harness(
         row["model"], row.get("engine", ""), row["hardware"], plain(row, "isl"), plain(row, "osl"), clients
     )
@@ -303,7 +303,7 @@ def _collective_of(given: Mapping[str, str], system: System, model: Model) -> Sc
     return Scenario(system, model, replace(_NO_PLAN, tp=ranks), replace(_NO_LOAD, prompt=size))
 
 
-def _pool(given: Mapping[str, str], which: str) -> dict[str, float]:
+def _pool(given: Mapping[str, str], which: str) -> dict[str, Any]:
     """Return the layout of a pool, as fields of a deployment."""
     of = {name: _stated(given, f"{which}_{name}") for name in ("workers", "tp", "attention_dp", "ep")}
     if of["workers"] is None or of["tp"] is None:
