@@ -377,7 +377,7 @@ def test_tp_times_ep_in_the_column_is_read_from_the_row_id(tmp_path):
             "tp": "8",
             "n_chips": "8",
         },
-        {"model": "openai/gpt-oss-120b", "engine": "trtllm", "tp": "4", "ep": "2", "n_chips": "8", "row_id": "x"},
+        {"model": "openai/gpt-oss-120b", "engine": "trtllm", "tp": "4", "ep": "2", "n_chips": "4", "row_id": "x"},
     )
     assert any("row id says TP 4" in note for note in both.notes)
     assert both.predicted == pytest.approx(real.predicted)
