@@ -134,7 +134,13 @@ class KernelsEfficiency(Efficiency):
             {rate: share for rate, share in part.items() if rate in known}
             for part in (self.gemm_memory, self.gemm_compute)
         )
-        return replace(self, gemm_memory=memory, gemm_compute=compute)
+        # Experts in 4 bits run as they are stored where a chip computes in 4 bits.
+        unused = () if "fp4" in known else ("fp4", "mxfp4")
+        time, share = (
+            {kernels: value for kernels, value in part.items() if kernels not in unused}
+            for part in (self.expert_time, self.expert_compute)
+        )
+        return replace(self, gemm_memory=memory, gemm_compute=compute, expert_time=time, expert_compute=share)
 
     def even_experts(self, experts: Any) -> Any:
         """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.
@@ -293,7 +299,9 @@ def expert_kernels(system: System, precision: str) -> str:
     """
     rate = system.computes_as[precision]
     if precision in ("fp4", "mxfp4", "int4"):
-        return "dequantised" if rate in ("bf16", "fp16") or precision == "int4" else precision
+        if rate in ("bf16", "fp16") or precision == "int4":
+            return "dequantised"
+        return precision if "fp4" in system.rates else "fp8"
     return "bf16" if rate in ("bf16", "fp16") else "fp8"
 
 
