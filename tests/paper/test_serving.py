@@ -167,7 +167,7 @@ def width(answer, key="tpot_s"):
 
 def test_uncalibrated_chips_have_wider_bands_and_say_so():
     known = run(resolve("llama-3.1-8b", "dgx-h100", Options(tp=1)))
-    kernels_only = run(resolve("llama-3.1-8b", "dgx-b200", Options(tp=1)))
+    kernels_only = run(resolve("llama-3.1-8b", "gb200-nvl72", Options(tp=1)))
     unknown = run(resolve("llama-3.1-8b", "mi300x-8", Options(tp=1)))
     assert width(known) < width(kernels_only) < width(unknown)
     assert any("no calibration" in said for said in unknown.warnings)
