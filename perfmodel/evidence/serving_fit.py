@@ -203,7 +203,7 @@ def _group(entries: list[dict[str, Any]], efficiency: Callable[[str, str], Effic
 
     def scored(metric: str) -> NDArray[np.bool_]:
         found = np.array([metric in entry and not entry[f"{metric}_anomaly"] for entry in entries], dtype=bool)
-        return np.logical_and(found, room)
+        return cast("NDArray[np.bool_]", np.logical_and(found, room))
 
     clients = column(loads, "concurrency")
     return Group(
