@@ -664,6 +664,8 @@ class Row(TypedDict):
     """``predicted``, ``calibrated`` or ``anomalous``."""
     anomaly: str | None
     metric_family: str
+    model_class: str | None
+    """What its errors are pooled with: dense, experts, latent, sparse or recurrent."""
     matched_model: str
     matched_system: str
     matched_engine: str

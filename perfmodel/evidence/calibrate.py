@@ -22,6 +22,7 @@ from scipy.optimize import brentq, least_squares
 
 from perfmodel.equations import roofline
 from perfmodel.evidence import dataflow_fit, power_fit, serving_fit
+from perfmodel.evidence.validate import public
 from perfmodel.machines import dataflow, kernels, sram_pipeline
 from perfmodel.machines.kernels import ATTENTION_BLOCK, AllReduce, all_reduce_time
 from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
@@ -31,6 +32,7 @@ from perfmodel.question import Options, resolve
 from perfmodel.specs import catalog, files
 from perfmodel.specs.kinds import Kind
 from perfmodel.specs.paths import put
+from perfmodel.specs.weights import CLASSES
 from perfmodel.writing import clean, whole
 
 Array = NDArray[np.float64]
@@ -370,6 +372,10 @@ def _kernel_block(chip: str) -> dict[str, Any]:
     return block
 
 
+#: Chips whose all-reduces stand for those of another, by the rate of its links.
+KIN_OF_LINKS = {"gb200": "b200", "a100": "h100"}
+
+
 def _all_reduce_block(chip: str, engine: str) -> dict[str, Any] | None:
     wanted = next(name for name, known in ENGINE_OF_ALL_REDUCE.items() if known == engine)
     rows = [
@@ -394,59 +400,98 @@ def _all_reduce_block(chip: str, engine: str) -> dict[str, Any] | None:
 
 # --- serving -----------------------------------------------------------------------------------------------------
 
-_UNITS = dict.fromkeys(("layer_time", "expert_time", "quantise_time", "sequence_time"), (1e-6, "us"))
-_UNITS |= {"sequence_traffic": (1e6, "MB"), "request_time": (1e-3, "ms")}
-#: How far a number may lie from the truth on a chip where it was not fitted: low and high are it over and times this.
-_ELSEWHERE = {"layer_time": 1.6, "request_time": 3.0}
+_UNITS = dict.fromkeys(
+    ("layer_time", "latent_time", "indexer_time", "recurrent_time", "expert_time", "quantise_time", "sequence_time"),
+    (1e-6, "us"),
+)
+_UNITS |= {"step_time": (1e-6, "us"), "sequence_traffic": (1e6, "MB"), "request_time": (1e-3, "ms")}
 
 
 def _quantity_text(name: str, value: float) -> str:
-    size, unit = _UNITS.get(name, (1.0, ""))
+    size, unit = _UNITS.get(name.partition(".")[0], (1.0, ""))
     return f"{value / size:.3g} {unit}".strip()
 
 
-def serving_block(
-    chip: str, engine: str, coefficients: serving_fit.Coefficients, errors: Mapping[str, float], block: dict[str, Any]
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Serving:
+    """What the serving rows say: the fit, the rows behind each number, and the widths of bands.
+
+    Attributes
+    ----------
+    coefficients : Coefficients
+    rows : dict
+        Values on which a number of a chip and engine bears, by ``(number, pair)``.
+    known : dict
+        Half-widths of TPOT and TTFT by class, of chips and engines with rows.
+    elsewhere : dict
+        The same of chips or engines without rows.
+    fitted : dict
+        The same by model and pair that was fitted.
+    """
+
+    coefficients: serving_fit.Coefficients
+    rows: Mapping[tuple[str, str], int]
+    known: Mapping[tuple[str, str], float]
+    elsewhere: Mapping[tuple[str, str], float]
+    fitted: Mapping[tuple[str, str], Mapping[str, float]]
+
+
+def serving_block(chip: str, engine: str, serving: Serving, block: dict[str, Any]) -> dict[str, Any]:
     """Return the fitted serving numbers of a chip and engine; on a chip without rows they are estimates."""
     pair = f"{chip}-{engine}"
-    numbers = coefficients.of(pair)
-    known = pair in coefficients.own
+    levels = {"engine": engine, "generation": f"{engine} {serving_fit.GENERATION[chip]}", "pair": pair}
+    numbers, coefficients = serving.coefficients.of(levels), serving.coefficients
     made: dict[str, Any] = {}
     for name, value in numbers.items():
-        if name == "all_reduce_overlap":
-            continue
-        key = "prefill_group" if name == "group" else name
-        value = min(
-            value, {"expert_memory": 0.95, "dequantised_expert_compute": 1.0, "expert_evenness": 1.0}.get(name, value)
-        )
+        fitted, mine = serving_fit.NUMBERS[name], serving.rows.get((name, pair), 0)
+        every = sum(count for (of, _), count in serving.rows.items() if of == name)
+        parent = _quantity_text(name, fitted.centre * math.exp(coefficients.parent(name, levels)))
+        moved = [
+            f"x{math.exp(factor):.2f} of {member}"
+            for level, member in levels.items()
+            if abs(factor := coefficients.factors.get((name, level, member), 0.0)) > 0.005
+        ]
         entry: dict[str, Any] = {"value": _quantity_text(name, value), "source": KERNELS}
-        if known:
-            share = "this chip and engine" if name in serving_fit.OWN else "all sets together"
-            entry.update(kind="measured", note=f"fitted on serving rows of {share}, around a stated centre")
-        else:
-            wide = _ELSEWHERE.get(name, 1.4)
-            shares = ("expert_memory", "dequantised_expert_compute", "expert_evenness")
-            top = min(value * wide, 1.0) if name in shares else value * wide
-            entry.update(kind="estimate", low=_quantity_text(name, value / wide), high=_quantity_text(name, top))
-            entry["note"] = "fitted on serving rows of other chips"
-        made[key] = entry
-    side = "known" if known else "elsewhere"
+        entry["kind"] = "measured" if mine else "estimate"
+        if not mine:
+            wide = math.exp(
+                1.28 * math.hypot(fitted.engine, fitted.generation, fitted.pair, 0.2 if every else fitted.kind)
+            )
+            least = 1.0 if name in ("all_reduce_overlap", "expert_tile", "group") else 0.0
+            entry.update(low=_quantity_text(name, max(least, value / wide)))
+            top = min(1.0, fitted.most) if _is_share(name) else math.inf
+            entry.update(high=_quantity_text(name, min(top, value * wide)))
+        entry["note"] = f"{mine} of {every} values bear on it here; parent {parent}, {', '.join(moved) or 'not moved'}"
+        _put(made, {"group": "prefill_group"}.get(name, name), entry)
+    sides = serving.known if any(of == pair for _, of in serving.rows) else serving.elsewhere
+    where = "models" if sides is serving.known else "chips and engines"
     for metric in ("tpot", "ttft"):
-        note = "half-width that holds 80 % of rows of left-out " + ("models" if known else "engines and models")
-        value = errors[f"{metric}_{side}"]
-        made[f"{metric}_spread"] = {"value": f"{value:.3f}", "source": KERNELS, "kind": "derived", "note": note}
-    if "all_reduce" in block and isinstance(block["all_reduce"], dict):
-        hidden = {
-            "value": f"{numbers['all_reduce_overlap']:.3g}",
-            "source": KERNELS,
-            "kind": "measured" if known else "estimate",
-            "note": "what prefill overlaps, fitted on serving rows",
+        note = f"half-width that holds 80 % of rows of left-out {where} of the class"
+        widths = {kind: (sides[metric, kind], note) for kind in CLASSES}
+        widths |= {
+            kernels.spread_key(model): (width, "the same with its TP or its number of clients left out")
+            for model, width in serving.fitted.get((metric, pair), {}).items()
         }
-        if not known:
-            hidden.update(low="1", high=f"{1.4 * numbers['all_reduce_overlap']:.3g}")
-        made["all_reduce"] = {**block["all_reduce"], "overlap": hidden}
+        made[f"{metric}_spread"] = {
+            name: {"value": f"{width:.3f}", "source": KERNELS, "kind": "derived", "note": note}
+            for name, (width, note) in widths.items()
+        }
+    if "all_reduce" in block and isinstance(block["all_reduce"], dict):
+        made["all_reduce"] = {**block["all_reduce"], "overlap": made.pop("all_reduce_overlap")}
+    made.pop("all_reduce_overlap", None)
     return made
+
+
+def _is_share(name: str) -> bool:
+    return name.partition(".")[0] in ("expert_memory", "expert_compute", "expert_evenness", "recurrent_compute")
+
+
+def _put(made: dict[str, Any], name: str, entry: dict[str, Any]) -> None:
+    part, _, key = name.partition(".")
+    if key:
+        made.setdefault(part, {})[key] = entry
+    else:
+        made[part] = entry
 
 
 # --- machines without kernel tables ------------------------------------------------------------------------------
@@ -522,7 +567,7 @@ def kernel_blocks() -> dict[tuple[str, str], dict[str, Any]]:
         tables = _kernel_block(chip)
         for engine in ("vllm", "trtllm", "sglang"):
             measured: dict[str, Any] = dict(tables)
-            all_reduce = _all_reduce_block(chip, engine)
+            all_reduce = _all_reduce_block(KIN_OF_LINKS.get(chip, chip), engine)
             if all_reduce is not None:
                 measured["all_reduce"] = all_reduce
             blocks[chip, engine] = files.merge(defaults, measured)
@@ -540,9 +585,66 @@ def serving_groups(blocks: Mapping[tuple[str, str], dict[str, Any]]) -> list[ser
 
 
 @functools.cache
+def serving_fitted() -> tuple[list[serving_fit.Group], serving_fit.Coefficients]:
+    """Return the serving rows by group, and the fit on all of them."""
+    found = serving_groups(kernel_blocks())
+    return found, serving_fit.fit_all(found)
+
+
+@functools.cache
 def cross_validation(split: str) -> list[serving_fit.LeftOut]:
-    """Return the errors of serving rows when each model, TP, engine or band of concurrency is left out in turn."""
-    return serving_fit.cross_validate(serving_groups(kernel_blocks()), split)
+    """Return the errors of serving rows when each member of a split is left out in turn."""
+    found, start = serving_fitted()
+    return serving_fit.cross_validate(found, split, start)
+
+
+#: Values of a class and metric from two models at the least, below which its band is that of all classes of one model.
+_LEAST_MODELS = 2
+
+
+def _widths(parts: Iterable[serving_fit.LeftOut]) -> dict[tuple[str, str], float]:
+    """Return the half-widths by metric and class; classes of one model are left out whole, and share a width."""
+    parts = list(parts)
+    made: dict[tuple[str, str], float] = {}
+    for metric in ("tpot", "ttft"):
+        errors: dict[str, list[float]] = defaultdict(list)
+        models: dict[str, set[str]] = defaultdict(set)
+        for part in parts:
+            for error, group in zip(getattr(part, metric), getattr(part, f"{metric}_of"), strict=True):
+                errors[group.kind].append(float(error))
+                models[group.kind].add(group.family)
+        alone = [kind for kind in CLASSES if len(models[kind]) < _LEAST_MODELS]
+        pooled = np.array([error for kind in alone for error in errors[kind]])
+        for kind in CLASSES:
+            mine = pooled if kind in alone else np.array(errors[kind])
+            made[metric, kind] = serving_fit.spread([mine]) if mine.size else NAN
+    return made
+
+
+def _fitted_widths(parts: Iterable[serving_fit.LeftOut]) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the half-widths of models on chips and engines that they were fitted on, by metric and pair."""
+    errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for part in parts:
+        for metric in ("tpot", "ttft"):
+            for error, group in zip(getattr(part, metric), getattr(part, f"{metric}_of"), strict=True):
+                errors[metric, group.pair, group.family].append(float(error))
+    made: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for (metric, pair, model), found in sorted(errors.items()):
+        made[metric, pair][model] = serving_fit.spread([np.array(found)])
+    return made
+
+
+def serving_numbers() -> Serving:
+    """Return what the serving rows say of every chip and engine."""
+    found, coefficients = serving_fitted()
+    models, groups = cross_validation("model"), cross_validation("group")
+    return Serving(
+        coefficients,
+        serving_fit.rows_behind(found, coefficients),
+        _widths([*models, *groups]),
+        _widths([*cross_validation("engine"), *cross_validation("chip")]),
+        _fitted_widths([*cross_validation("TP"), *cross_validation("concurrency")]),
+    )
 
 
 def _scores(errors: Array) -> dict[str, float | int | None]:
@@ -559,31 +661,42 @@ def left_out_scores() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for split in serving_fit.SPLITS:
         parts = cross_validation(split)
-        tpot, ttft = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tpot", "ttft"))
-        moe = np.concatenate([part.moe for part in parts])
-        rows.append({"left_out": split, "what": "all", "tpot": _scores(tpot), "ttft": _scores(ttft)})
-        rows.append({"left_out": split, "what": "dense", "tpot": _scores(tpot[~moe]), "ttft": None})
-        rows.append({"left_out": split, "what": "experts", "tpot": _scores(tpot[moe]), "ttft": None})
+        every = {
+            metric: [
+                (float(error), group)
+                for part in parts
+                for error, group in zip(getattr(part, metric), getattr(part, f"{metric}_of"), strict=True)
+            ]
+            for metric in ("tpot", "ttft")
+        }
+
+        every_generation = tuple(serving_fit.GENERATION.values())
+        members: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [("all", CLASSES, every_generation)]
+        members += [
+            (f"{kind}, {generation.capitalize()}", (kind,), (generation,))
+            for kind in CLASSES
+            for generation in dict.fromkeys(every_generation)
+        ]
+        for what, kinds, generations in members:
+            errors = {
+                metric: np.array([e for e, group in found if group.kind in kinds and group.generation in generations])
+                for metric, found in every.items()
+            }
+            if errors["tpot"].size or errors["ttft"].size:
+                rows.append({"left_out": split, "what": what, **{key: _scores(part) for key, part in errors.items()}})
         rows += [
             {"left_out": split, "what": part.what, "tpot": _scores(part.tpot), "ttft": _scores(part.ttft)}
             for part in parts
+            if part.tpot.size or part.ttft.size
         ]
     return rows
 
 
 def calibrations() -> Iterator[tuple[str, dict[str, Any]]]:
     """Give the name and the content of every calibration file."""
-    blocks = kernel_blocks()
-    coefficients = serving_fit.fit_all(serving_groups(blocks))
-    models, engines = cross_validation("model"), cross_validation("engine")
-    errors = {
-        "tpot_known": serving_fit.spread(part.tpot for part in models),
-        "ttft_known": serving_fit.spread(part.ttft for part in models),
-        "tpot_elsewhere": serving_fit.spread(part.tpot for part in [*models, *engines]) * 1.5,
-        "ttft_elsewhere": serving_fit.spread(part.ttft for part in [*models, *engines]) * 1.5,
-    }
-    for (chip, engine), block in blocks.items():
-        yield f"{chip}-{engine}", files.merge(block, serving_block(chip, engine, coefficients, errors, block))
+    serving = serving_numbers()
+    for (chip, engine), block in kernel_blocks().items():
+        yield f"{chip}-{engine}", files.merge(block, serving_block(chip, engine, serving, block))
     pipeline = _without(_defaults(sram_pipeline.MACHINE))
     overhead = {**_LPU_ESTIMATES["layer_overhead"], "value": _microseconds(layer_overhead())}
     yield "lpu-v1-native", files.merge(pipeline, {**_LPU_ESTIMATES, "layer_overhead": overhead, **lpu_block()})
@@ -683,11 +796,11 @@ def calibrate(target: Path | None = None) -> list[Path]:
         if own == catalog.bundled():
             catalog.write_generated()
         scores = json.dumps(left_out_scores(), indent=1)
-        with whole(folder / serving_fit.LEFT_OUT) as partial:
+        with whole(folder / public.LEFT_OUT) as partial:
             partial.write_text(f"{scores}\n", encoding="utf-8")
     return written
 
 
 def fitted_keys() -> frozenset[tuple[str, str]]:
     """Return row id and metric of every serving row on which something is fitted; ``validate`` keeps them apart."""
-    return serving_fit.fitted_keys()
+    return public.fitted_keys()

@@ -158,10 +158,10 @@ class _Prefills:
 class _Cycle:
     """The cycle of a client in the long run.
 
-    ``returning`` is the time from a last token until the step of the next prompt begins, where that needs not wait for
-    its turn (``turn``), ``own`` that of this step, ``met`` the prefill of others in each step; ``share`` the steps that
-    hold one's own prefill, ``decoding`` the requests that decode, ``company`` the prompts of a step that has any, and
-    ``occupancy`` what each of them takes of it.
+    ``returning`` is the time from a last token until the step of the next prompt begins, with what the engine holds it,
+    where that needs not wait for its turn (``turn``), ``own`` that of this step, ``met`` the prefill of others in each
+    step; ``share`` the steps that hold one's own prefill, ``decoding`` the requests that decode, ``company`` prompts
+    of a step that has any, and ``occupancy`` what each of them takes of it.
     """
 
     share: Any
@@ -201,6 +201,7 @@ def _cycle(
             returning = serving.return_time(
                 front=front.request, decode=decode, met=met, alone=prefills.alone, idle=no_prefill
             )
+            returning = returning + load.held * (decode + met)
             own = serving.own_step(
                 decode=decode,
                 steps=prefills.steps,

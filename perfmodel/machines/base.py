@@ -41,6 +41,8 @@ class Load:
         Spread of the lengths [1].
     lock_step : bool
         Whether every round starts together.
+    held : Number
+        Decode steps for which a request is held beside the one under way [1].
     budget : Number or None
         Prompt tokens that a step takes, where longer prompts are cut to it; the engine's own where not given [1].
     bias : Number
@@ -53,6 +55,7 @@ class Load:
     rounds: Any = math.inf
     jitter: Any = 0.0
     lock_step: bool = False
+    held: Any = 0.0
     budget: Any = None
     bias: Any = 1.0
     cached: Any = 0.0

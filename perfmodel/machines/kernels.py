@@ -6,6 +6,7 @@ every layer and every step cost a time that neither tensor parallelism nor bandw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from perfmodel.equations import collectives, pipeline, roofline, transformer
 from perfmodel.errors import UserError
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, scale_up_link, stage_link
-from perfmodel.machines.kv_cache import ACTIVATION_BYTES
+from perfmodel.machines.kv_cache import ACTIVATION_BYTES, indexer_of
 from perfmodel.machines.operators import (
     Exchange,
     Load,
@@ -26,6 +27,7 @@ from perfmodel.machines.operators import (
     busy_time,
     head_operator,
     layer_operators,
+    storage_of,
     summed_message,
 )
 from perfmodel.machines.power import CausePower
@@ -45,7 +47,7 @@ from perfmodel.specs.types import (
     Seconds,
     System,
 )
-from perfmodel.specs.weights import layer_count
+from perfmodel.specs.weights import CLASSES, is_recurrent, layer_count, model_class
 from perfmodel.trace import is_given, scope
 
 #: Nodes and pipeline stages up to which layouts are tried.
@@ -87,12 +89,15 @@ class KernelsEfficiency(Efficiency):
     attention_growth: Mapping[str, Seconds]
     attention_compute: PositiveShare
     expert_memory: PositiveShare
-    expert_compute: PositiveShare
-    dequantised_expert_compute: PositiveShare
+    expert_compute: Mapping[str, PositiveShare]
     expert_evenness: PositiveShare
     expert_tile: AtLeastOne
     layer_time: Seconds
-    expert_time: Seconds
+    latent_time: Seconds
+    indexer_time: Seconds
+    recurrent_time: Seconds
+    recurrent_compute: PositiveShare
+    expert_time: Mapping[str, Seconds]
     quantise_time: Seconds
     step_time: Seconds
     sequence_time: Seconds
@@ -100,8 +105,8 @@ class KernelsEfficiency(Efficiency):
     request_time: Seconds
     stream_time: Seconds
     prefill_group: AtLeastOne
-    tpot_spread: Ratio
-    ttft_spread: Ratio
+    tpot_spread: Mapping[str, Ratio]
+    ttft_spread: Mapping[str, Ratio]
     stage_latency: Seconds
     expert_imbalance: AtLeastOne
     call_latency: Seconds
@@ -129,7 +134,13 @@ class KernelsEfficiency(Efficiency):
             {rate: share for rate, share in part.items() if rate in known}
             for part in (self.gemm_memory, self.gemm_compute)
         )
-        return replace(self, gemm_memory=memory, gemm_compute=compute)
+        # Experts in 4 bits run as they are stored where a chip computes in 4 bits.
+        unused = () if "fp4" in known else ("fp4", "mxfp4")
+        time, share = (
+            {kernels: value for kernels, value in part.items() if kernels not in unused}
+            for part in (self.expert_time, self.expert_compute)
+        )
+        return replace(self, gemm_memory=memory, gemm_compute=compute, expert_time=time, expert_compute=share)
 
     def even_experts(self, experts: Any) -> Any:
         """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.
@@ -243,14 +254,14 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
     assert hbm is not None
     if operator.kind == "attention":
         rate = system.computes_as["bf16"]
-        compute_efficiency = efficiency.attention_compute
+        recurrent = operator.name == "state"
+        compute_efficiency = efficiency.recurrent_compute if recurrent else efficiency.attention_compute
         memory_efficiency = efficiency.attention_memory[cache_kind(operator.precision)]
     else:
         rate = system.computes_as[operator.precision]
         compute_efficiency, memory_efficiency = efficiency.gemm_compute[rate], efficiency.gemm_memory[rate]
     if operator.exchange is not None:
-        converted = operator.precision in ("fp4", "mxfp4", "int4") and rate in ("bf16", "fp16")
-        share = efficiency.dequantised_expert_compute if converted else efficiency.expert_compute
+        share = efficiency.expert_compute[expert_kernels(system, operator.precision)]
         compute_efficiency, memory_efficiency = compute_efficiency * share, efficiency.expert_memory
     shards = plan.tp if operator.shards is None else operator.shards
     flops, useful = operator.flops / shards, operator.flops
@@ -270,6 +281,28 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
         ),
         Load(operator.count, useful, moved, plan.tp),
     )
+
+
+def expert_kernels(system: System, precision: str) -> str:
+    """Return which family of kernels runs experts that are stored in a precision.
+
+    Parameters
+    ----------
+    system : System
+    precision : str
+        Storage of the experts.
+
+    Returns
+    -------
+    str
+        ``bf16``, ``fp8``, ``fp4``, ``mxfp4`` or ``dequantised``: weights that are converted on the way.
+    """
+    rate = system.computes_as[precision]
+    if precision in ("fp4", "mxfp4", "int4"):
+        if rate in ("bf16", "fp16") or precision == "int4":
+            return "dequantised"
+        return precision if "fp4" in system.rates else "fp8"
+    return "bf16" if rate in ("bf16", "fp16") else "fp8"
 
 
 #: Cache bytes of a block of decode attention, the unit in which its growth was fitted.
@@ -427,8 +460,32 @@ def exchanged(system: System, once: Any, exchange: Exchange, ranks: Any) -> Any:
     )
 
 
+#: What the classes of models are called in words.
+CLASS_SAYS = {
+    "dense": "dense models",
+    "experts": "mixtures of experts",
+    "latent": "models of latent attention",
+    "sparse": "models of sparse attention",
+    "recurrent": "models with recurrent layers",
+}
+#: By how much a band is wider where the efficiencies are those of a kin of the chip.
+BY_KIN = 1.25
 #: Topologies on which chips share a bus.
 BUSES = ("pcie", "pcie_host")
+
+
+def spread_key(model: str) -> str:
+    """Return the name under which the spread of a fitted model stands: paths have no room for its points.
+
+    Parameters
+    ----------
+    model : str
+
+    Returns
+    -------
+    str
+    """
+    return model.replace(".", "_")
 
 
 def nccl_call(system: System, ranks: Any) -> Any:
@@ -610,8 +667,15 @@ def fixed_time(scenario: Scenario, sequences: Any) -> Any:
         each = each + efficiency.quantise_time
     time = layer_count(scenario.model) * (each + moved)
     for run in scenario.model.layers:
+        if run.mla is not None or run.compressed is not None:
+            time = time + run.count * efficiency.latent_time
+        if indexer_of(run) is not None:
+            time = time + run.count * efficiency.indexer_time
+        if is_recurrent(run):
+            time = time + run.count * efficiency.recurrent_time
         if run.moe is not None:
-            time = time + run.count * efficiency.expert_time
+            experts = storage_of(scenario, "experts", run).precision
+            time = time + run.count * efficiency.expert_time[expert_kernels(system, experts)]
     return time
 
 
@@ -756,7 +820,7 @@ class Kernels(Alternating):
             if run.attention is None and run.mla is None:
                 continue
             heads, kv_heads = _heads(run)
-            if not _divides(heads, kv_heads, tp * cores):
+            if not system.pads_heads and not _divides(heads, kv_heads, tp * cores):
                 ranks = f" of {cores:g} cores" if cores > 1 else ""
                 degrees = listed(t for t in range(1, int(heads) + 1) if _divides(heads, kv_heads, t * cores))
                 raise UserError(
@@ -798,13 +862,29 @@ class Kernels(Alternating):
         return [f"{value:,g} {name} (up to {limit:,g})" for value, limit, name in asked if value > limit]
 
     def spreads(self, scenario: Scenario) -> tuple[float, float]:
-        # The spread of the serving rows whose model was left out of the fit, wider outside their range.
-        found, wider = efficiency_of(scenario.system), 1.5 if self.outside(scenario) else 1.0
-        return float(found.ttft_spread) * wider, float(found.tpot_spread) * wider
+        # The spread of the serving rows whose model was left out of the fit, wider outside their range.  A model that
+        # was fitted on this chip and engine has one of its own, others that of their class.
+        found, model = efficiency_of(scenario.system), scenario.model
+        wider = 1.5 if self.outside(scenario) else 1.0
+        wider *= BY_KIN if scenario.system.kin else 1.0
+        both = (found.ttft_spread, found.tpot_spread)
+        key = spread_key(model.name)
+        ttft, tpot = (float(part.get(key, part[model_class(model)])) * wider for part in both)
+        return ttft, tpot
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
         plan, node = scenario.deployment, float(scenario.system.chips_per_node)
         found = []
+        kind, model, known = (
+            model_class(scenario.model),
+            scenario.model.name,
+            efficiency_of(scenario.system).tpot_spread,
+        )
+        if spread_key(model) not in known and kind != "dense" and len(known) > len(CLASSES):
+            found.append(
+                f"{model} was not fitted on this chip and engine: 80 % of TPOT of {CLASS_SAYS[kind]} that were left "
+                f"out lie within x{math.exp(float(known[kind])):.2f}"
+            )
         if float(plan.tp) > node:
             found.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")
         if float(plan.pp) > 1:

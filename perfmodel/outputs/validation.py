@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any, TextIO
 
 from perfmodel.evidence.validate import Validation
 from perfmodel.evidence.validate.rows import Row
-from perfmodel.evidence.validate.scoring import Score
+from perfmodel.evidence.validate.scoring import Score, describe
 from perfmodel.outputs import page
 from perfmodel.outputs.tables import plain
 from perfmodel.writing import text_cell
@@ -21,7 +22,9 @@ PART_SAYS = {
     "anomalous": "anomalies: not runs of a plain closed loop, kept out of the scores above",
 }
 #: Columns for which a narrow terminal has no room.
-_WIDE_ONLY = ("within 20 %", "in band")
+_WIDE_ONLY = ("P90", "within 20 %")
+#: Least width of a column of numbers in a narrow terminal.
+_NARROW = 6
 COLUMNS = ("n", "cover", "MAPE", "median", "bias", "P90", "within 20 %", "in band", "worst")
 COLOUR_OF = {
     "predicted": page.COLOURS["blue"],
@@ -73,7 +76,7 @@ def _bare_table(title: str, first: str, console: Any) -> Any:
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1 if console.width >= 100 else 0))
     made.title, made.title_justify = Text(title), "left"
-    made.add_column(Text(first), overflow="fold")
+    made.add_column(Text(first), overflow="ellipsis", no_wrap=True, max_width=console.width - 7 * (_NARROW + 1) - 1)
     return made
 
 
@@ -81,7 +84,7 @@ def _table(title: str, first: str, console: Any) -> Any:
     made = _bare_table(title, first, console)
     for name in COLUMNS:
         if name not in _WIDE_ONLY or console.width >= 100:
-            made.add_column(name, justify="right", no_wrap=True)
+            made.add_column(name, justify="right", no_wrap=True, min_width=_NARROW if console.width < 100 else 0)
     if console.width >= 120:
         made.add_column("worst row", overflow="fold")
     return made
@@ -92,7 +95,8 @@ def tree(result: Validation, data: str, part: str) -> list[tuple[int, str, Score
     lines = []
     for total in result.of(data, part, "metric"):
         lines.append((0, total.group[0], total))
-        for by in ("kind", "chip", "engine", "calibration"):
+        timed = ("load", "tp", "lengths", "release") if total.group[0] in ("TTFT", "TPOT") else ()
+        for by in ("kind", "chip", "engine", *timed, "calibration"):
             found = [one for one in result.of(data, part, by) if one.group[0] == total.group[0]]
             if len(found) > 1:
                 lines += [(1, one.group[1], one) for one in found if one.group[1] not in ("", "-")]
@@ -108,7 +112,7 @@ def _score_row(label: str, one: Score, width: int) -> list[Any]:
     from rich.text import Text
 
     kept = [cell for name, cell in zip(COLUMNS, cells(one), strict=True) if width >= 100 or name not in _WIDE_ONLY]
-    shown = [Text(label), *(Text(cell if width >= 100 else f"  {cell}") for cell in kept)]
+    shown = [Text(label), *(Text(cell) for cell in kept)]
     return [*shown, Text(one.worst_row)] if width >= 120 else shown
 
 
@@ -167,18 +171,45 @@ def assumptions(rows: Sequence[Row]) -> list[str]:
     return [*lines, f"{len(counted) - 10} more, in the rows"] if len(counted) > 10 else lines
 
 
-def _fitted(result: Validation, most: int = 3) -> list[str]:
+def beyond(rows: Sequence[Row]) -> list[str]:
+    """Return the rows whose prediction is more than three times off, the farthest first, by name."""
+    ratios = [(row.predicted / row.value, row) for row in rows if math.isfinite(row.error) and row.value > 0]
+    far = sorted((one for one in ratios if not 1 / 3 <= one[0] <= 3), key=lambda one: -abs(math.log(one[0])))
+    return [f"x{ratio:.3g} {row.metric}, {row.part}: {describe(row)}" for ratio, row in far]
+
+
+def contradictions(rows: Sequence[Row]) -> list[str]:
+    """Return the runs that stand in a file twice, and those of one layout whose values differ by a quarter and more."""
+    names = ("model", "hardware", "engine", "dtype_weights", "mode", "isl", "osl", "concurrency_or_batch", "metric")
+    layout = ("tp", "ep", "attention_dp", "decode_workers", "decode_tp", "load", "dtype_kv", "dataset", "method", "k")
+    twice: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row.metric in ("TTFT", "TPOT") and math.isfinite(row.value):
+            twice.setdefault(tuple(row.given.get(name, "") for name in names), []).append(row)
     lines = []
-    for entry in result.fitted:
-        notes = list(entry.notes)[:most]
-        more = f"; and {len(entry.notes) - most} more" if len(entry.notes) > most else ""
-        lines.append(f"{entry.name}: {entry.numbers} numbers. {'; '.join(notes)}{more}")
+    for same in twice.values():
+        for one, other in itertools.combinations(same, 2):
+            alike = all(one.given.get(name) == other.given.get(name) for name in layout)
+            if one.value == other.value:
+                lines.append(
+                    f"{describe(one)}: {one.metric} {one.value:g} twice{'' if alike else ', under two layouts'}"
+                )
+            elif alike and max(one.value, other.value) > 1.25 * min(one.value, other.value):
+                lines.append(f"{describe(one)}: {one.metric} {one.value:g} and {other.value:g} of the same layout")
     return lines
 
 
+def _fitted(result: Validation) -> list[str]:
+    return [f"{entry.name}: {entry.numbers} numbers, each with what it rests on in its file" for entry in result.fitted]
+
+
+def _first(lines: Sequence[str], most: int = 20) -> list[str]:
+    return [*lines[:most], *([f"{len(lines) - most} more, in the rows"] if len(lines) > most else [])]
+
+
 LEFT_OUT_SAYS = (
-    "left out: the rows of serving.csv that were fitted on, each predicted by a fit that never saw its model "
-    "(or TP, engine, concurrency)"
+    "left out: the rows that were fitted on, each predicted by a fit that never saw its model (or group, engine, chip, "
+    "TP, concurrency)"
 )
 LEFT_OUT_COLUMNS = [f"{name} {what}" for name in ("TPOT", "TTFT") for what in ("n", "MAPE", "median", "bias")]
 
@@ -236,6 +267,8 @@ def print_validation(result: Validation, console: Any, groups: bool = True) -> N
                 made.add_row(*_score_row(f"{'  ' * depth}{label}", one, console.width))
             console.print(made)
         _say(console, "anomalies", anomalies(mine))
+        _say(console, "more than three times off", _first(beyond(mine)))
+        _say(console, "one run twice, or one layout with two values", _first(contradictions(mine), 8))
         _say(console, "no prediction", reasons(mine))
         _say(console, "taken as, where the row does not say", assumptions(mine))
     if result.left_out:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.equations import disaggregation
+from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of, stage_link
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.serving.chain import Service, serve
-from perfmodel.serving.fit import request_bytes
+from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for, statistic
 from perfmodel.serving.step_times import step_times
@@ -114,6 +116,105 @@ def transfer(sender: Scenario, receiver: Scenario, tokens: Any) -> Any:
         sending=ends[0],
         receiving=ends[1],
         latency=machine_of(sender.system).stage_latency(sender.system),
+    )
+
+
+@dataclass(frozen=True)
+class ClosedPools:
+    """Two pools that a fixed number of clients keep busy.
+
+    Attributes
+    ----------
+    ttft, ttft_median, tpot, latency : float
+        Mean times; the median is that of a request outside the burst at the start [s].
+    rate : float
+        Requests finished [1/s].
+    output : float
+        Mean output tokens [1].
+    wait, prefill, transfer : float
+        Parts of TTFT: for other prompts, of its own, and of its cache [s].
+    running : float
+        Requests that a rank of the decode pool runs [1].
+    """
+
+    ttft: float
+    ttft_median: float
+    tpot: float
+    latency: float
+    rate: float
+    output: float
+    wait: float
+    prefill: float
+    transfer: float
+    running: float
+
+
+#: Rounds after which the shares of the clients between two pools do not change any more.
+_ROUNDS = 60
+
+
+def closed_pools(prefill: Scenario, decode: Scenario, decode_batch: float = math.inf) -> ClosedPools:
+    """Return what two pools of given workers come to under a fixed number of clients.
+
+    Each client waits for a prefill, then its cache moves, then it decodes; the clients that decode set the batch of the
+    decode pool, and those that prefill the queue in front of the other, as in a closed queueing network (Bard and
+    Schweitzer's mean values).  The burst at the start counts by its share of the rounds.
+
+    Parameters
+    ----------
+    prefill, decode : Scenario
+        The plan of each pool with its workers as replicas; both with the whole traffic.
+    decode_batch : float
+        Most requests of a rank that holds requests of its own [1].
+
+    Returns
+    -------
+    ClosedPools
+    """
+    load = decode.traffic
+    shorter = 1 - float(load.length_jitter) / 2
+    clients, prompt, output = float(load.concurrency), float(load.prompt) * shorter, float(load.output) * shorter
+    doors, seats = float(prefill.deployment.groups), float(decode.deployment.groups)
+    first, second = machine_of(prefill.system), machine_of(decode.system)
+    most = min(float(fit(decode).cap), decode_batch)
+    together = max(1.0, PREFILL_BUDGET / prompt)
+    one = float(first.prefill(prefill, 1.0, prompt, prompt, 1.0)[0].time)
+    full = float(first.prefill(prefill, 1.0, prompt, prompt, together)[0].time) / together
+    moved = float(transfer(prefill, decode, prompt))
+    front = float(first.front_end(prefill.system).request)
+    context = prompt + output / 2
+    queued, rate, step, running = 0.0, 0.0, 0.0, 1.0
+    admission = 0.0
+    for _ in range(_ROUNDS):
+        step = float(second.decode(decode, running, context).time)
+        # A door serves one prompt after the other; those of the other clients are in front of it.
+        wait = max(0.0, (clients - 1) / clients * queued / doors) * full
+        held = float(load.held_steps) * step
+        decoding = max(1.0, output - 1) * step
+        life = front + held + wait + one + moved + decoding
+        rate = min(clients / (life + admission), doors / full, most * seats / decoding)
+        # What neither pool serves any faster waits in front of it.
+        excess = max(0.0, clients / rate - life)
+        at_door = rate * full >= rate * decoding / most * doors / seats
+        admission = 0.5 * admission + 0.5 * excess
+        queued = 0.5 * queued + 0.5 * rate * (wait + one + (excess if at_door else 0.0))
+        running = 0.5 * running + 0.5 * max(1.0, min(most, rate * decoding / seats))
+    life = front + held + wait + one + moved + decoding
+    wait += max(0.0, clients / rate - life)
+    burst = clients / doors * full / 2
+    share = 1 / float(load.rounds)
+    median = front + held + wait + one + moved
+    return ClosedPools(
+        ttft=median + share * max(0.0, burst - wait),
+        ttft_median=median,
+        tpot=step,
+        latency=clients / rate,
+        rate=rate,
+        output=output,
+        wait=wait,
+        prefill=one,
+        transfer=moved,
+        running=running,
     )
 
 

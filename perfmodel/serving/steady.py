@@ -140,6 +140,7 @@ def steady_state(scenario: Scenario) -> Steady:
             traffic.rounds,
             traffic.length_jitter,
             lock_step=traffic.prefill_first,
+            held=traffic.held_steps,
             cached=cached,
         ),
     )

@@ -364,7 +364,7 @@ def _wrong_efficiencies(path: Path, system: System, own: Any) -> list[str]:
 
     if not isinstance(own, dict):
         return [f"{files.place(path, 'efficiency')}: expected a mapping of fields"]
-    base, _ = _calibration(system.kind, system.chip, system.default_engine)
+    base, _ = _calibration(system.kind, system.chip, system.default_engine, system.kin)
     merged = files.merge(_raw(base)[0] if base is not None else {}, own)
     return schema.check(merged, kinds.kind_of(system.kind).efficiency, path, ("efficiency",))
 
@@ -549,7 +549,10 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     system = load_bare_system(name)
     chosen = engine or system.default_engine
     own = _own_efficiencies(find("system", name))
-    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, read_engine(chosen).name, own)
+    name_of_engine = read_engine(chosen).name
+    if _calibration(system.kind, system.chip, name_of_engine)[1]:
+        system = replace(system, kin="")
+    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, name_of_engine, own, system.kin)
     efficiency = efficiency.at_rates(system.rates)
     read = {"efficiency", *(f"efficiency.{path}" for path, _, _ in quantities(efficiency))}
     origin = {path: entry for path, entry in origin.items() if path in read}
@@ -726,16 +729,18 @@ def _nearest(name: str) -> Path:
     return next(path for root in roots if (path := root / FOLDERS["system"][0] / name).is_file())
 
 
-def _calibration(kind: str, chip: str, engine: str) -> tuple[Path | None, bool]:
-    """Return the calibration file of a chip and engine, else the default of its kind, and whether it is the chip's."""
-    path = _first(f"{CALIBRATION}/{chip}-{engine}.yaml")
-    return (path, True) if path is not None else (_first(f"{CALIBRATION}/default-{kind}.yaml"), False)
+def _calibration(kind: str, chip: str, engine: str, kin: str = "") -> tuple[Path | None, str]:
+    """Return the calibration file of a chip and engine, of its kin or the default of its kind, and whose it is."""
+    for whose in (chip, kin):
+        if whose and (path := _first(f"{CALIBRATION}/{whose}-{engine}.yaml")) is not None:
+            return path, whose
+    return _first(f"{CALIBRATION}/default-{kind}.yaml"), ""
 
 
 def load_efficiency(
-    kind: str, chip: str, engine: str, own: _Own | None = None
+    kind: str, chip: str, engine: str, own: _Own | None = None, kin: str = ""
 ) -> tuple[Any, dict[str, Provenance], list[str]]:
-    """Load the efficiencies of a chip and engine: the system's own, the calibrated ones, the kind's default.
+    """Load the efficiencies of a chip and engine: the system's own, the calibrated ones, its kin's, the kind's default.
 
     Parameters
     ----------
@@ -745,13 +750,15 @@ def load_efficiency(
     engine : str
     own : optional
         What the system's file gives itself.
+    kin : str
+        Chip whose efficiencies stand for those of this one where it has none.
 
     Returns
     -------
     tuple of Efficiency, dict of str to Provenance, and list of str
         The last are what to mind.
     """
-    path, calibrated = _calibration(kind, chip, engine)
+    path, calibrated = _calibration(kind, chip, engine, kin)
     shape = kinds.kind_of(kind).efficiency
     needed = {entry.name for entry in fields(shape) if entry.default is MISSING}
     whole = own is not None and needed <= own.content.keys()
@@ -763,6 +770,10 @@ def load_efficiency(
         warnings.append(
             f"no calibration for {chip} with {engine}: the default efficiencies of its kind apply{where}, with a wide "
             "band"
+        )
+    elif calibrated == kin and not whole:
+        warnings.append(
+            f"no calibration for {chip} with {engine}: the numbers of its kin {kin} apply, with a wider band"
         )
     if own is None:
         assert path is not None

@@ -420,6 +420,10 @@ class Traffic:
     prefill_first : bool
         Whether prompts that wait are prefilled before anybody decodes; with fixed lengths the clients then stay in
         lock-step, and every round is a burst.
+    held_steps : Number
+        Decode steps for which a request is held beside the one under way: half of what lies between two looks at the
+        queue (SGLang's ``--scheduler-recv-interval``), and the tokens that an engine gathers before it sends the first
+        ones (TensorRT-LLM's ``stream_interval``) [1].
     lengths : str
         Name of a bundled table of lengths, ``fixed``, ``lognormal``, or a trace.
     prompt_scv, output_scv, arrival_scv : Number
@@ -441,6 +445,7 @@ class Traffic:
     rounds: AtLeastOne = 1e6
     length_jitter: ShareBelowOne = 0.0
     prefill_first: bool = False
+    held_steps: Ratio = 0.0
     lengths: str = ""
     prompt_scv: Ratio = 0.92
     output_scv: Ratio = 0.6
@@ -704,6 +709,10 @@ class System:
         ``all`` where every tensor takes the precision asked for, ``linear`` where some stay as the checkpoint has them.
     sold_by : str
         What can be bought: a ``node``, or a ``chip`` where it is a card.
+    kin : str
+        Chip whose efficiencies stand for those of this one where it has none; empty for none.
+    pads_heads : bool
+        Whether engines fill heads up to a multiple of the ranks, so that any number of ranks can hold a model.
     tile : Number
         Elements to which sharded widths are filled up [1].
     cores : Number
@@ -740,6 +749,8 @@ class System:
     default_engine: str
     quantised: Literal["linear", "all"] = "linear"
     sold_by: Literal["node", "chip"] = "node"
+    kin: str = ""
+    pads_heads: bool = False
     tile: Whole = 1.0
     cores: Degree = 1.0
     carbon: Carbon = field(default_factory=Carbon)

@@ -250,6 +250,35 @@ def is_recurrent(layers: Layers) -> bool:
     return any(mixer is not None for mixer in mixers)
 
 
+#: Classes of models by what their layers need beyond dense products, the last that applies.
+CLASSES = ("dense", "experts", "latent", "sparse", "recurrent")
+
+
+def model_class(model: Model) -> str:
+    """Class of a model, by which errors of predictions are told apart.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    str
+        One of :data:`CLASSES`.
+    """
+    found = "dense"
+    for run in model.layers:
+        part = run.mla or run.attention or run.compressed
+        marks = {
+            "experts": run.moe is not None,
+            "latent": run.mla is not None or run.compressed is not None,
+            "sparse": part is not None and part.indexer is not None,
+            "recurrent": is_recurrent(run),
+        }
+        found = max((found, *(name for name, has in marks.items() if has)), key=CLASSES.index)
+    return found
+
+
 def state_heads(layers: Layers) -> Any:
     """Return the heads by which a recurrent state can be split.
 

@@ -37,6 +37,7 @@ from perfmodel.serving.objectives import Objectives
 from perfmodel.specs import catalog, files
 from perfmodel.specs.paths import assign, get, put, put_all, put_given, quantities, range_at
 from perfmodel.specs.types import Scenario
+from perfmodel.specs.weights import model_class
 
 #: All bundled files with PERFMODEL_EVERY_PATH=1 (some minutes), else one of each kind and every so many models.
 EVERY = os.environ.get("PERFMODEL_EVERY_PATH") == "1"
@@ -53,6 +54,7 @@ LISTED = (
     *NEVER,
     "it counts for links over which nothing was measured",
     "it counts for weights of less than 16 bits",
+    "it counts in the bands of such models",
     "it counts where chips share a layer",
 )
 #: What numbers are where nobody has published them, by unit.
@@ -129,6 +131,10 @@ def moved_alone(scenario: Scenario, paths: Iterable[str], numbers: Callable[[Sce
     return found
 
 
+def banded(scenario: Scenario) -> Any:
+    return [end for ends in run(scenario).band.values() for end in ends.values()]
+
+
 def shown(scenario: Scenario) -> Any:
     return {name: float(value) for name, value in results(evaluate(scenario)).items()}
 
@@ -160,6 +166,17 @@ def spared(scenario: Scenario) -> Any:
     return with_failures(scenario, load.load, 0.999, catalog.load_reliability(), load.chips, 1e8)
 
 
+#: Models of every class, those among them that were fitted somewhere.
+FITTED = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "gpt-oss-120b", "minimax-m2", "qwen3-235b-a22b", "deepseek-r1")
+FITTED += ("glm-5", "qwen3.5-397b-a17b", "mixtral-8x7b", "deepseek-v3", "deepseek-v3.2", "qwen3-next-80b-a3b")
+
+
+def widths(scenario: Scenario, paths: set[str]) -> set[str]:
+    """Return the widths of bands that are those of a question: of its model where it has one, else of its class."""
+    mine = scenario.model.name.replace(".", "_"), model_class(scenario.model)
+    return {path for path in paths if "_spread." in path and path.rpartition(".")[2] in mine}
+
+
 def with_experts(on: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
     for model in ("gpt-oss-120b", "deepseek-v3", "mixtral-8x7b"):
         yield model, MANY, []
@@ -173,6 +190,10 @@ def questions(on: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
     yield "llama-3.1-8b", MANY, []
     yield from with_experts(on)
     yield "qwen3-next-80b-a3b", MANY, []
+    yield from (("qwen3-30b-a3b", {**MANY, "precision": name}, []) for name in bare.computes_as)
+    yield from ((model, {"tp": 8.0, "pp": 4.0}, []) for model in ("glm-5", "deepseek-v3.2"))
+    for engine in ("vllm", "sglang", "trtllm"):
+        yield from ((model, {**MANY, "tp": 8.0, "engine": engine}, []) for model in FITTED)
     yield from (("llama-3.1-8b", {**MANY, "precision": name}, []) for name in bare.computes_as)
     yield "llama-3.1-8b", {"kv_precision": "fp8"}, []
     yield from (("llama-3.1-8b", {**MANY, "engine": engine}, []) for engine in ("sglang", "trtllm"))
@@ -231,12 +252,14 @@ def walked(on: str) -> tuple[frozenset[str], frozenset[str]]:
         mine = {path for path, _, _ in quantities(scenario) if path.startswith("system.")}
         paths |= mine
         alive |= moved_together(scenario, mine - alive)
+        alive |= moved_alone(scenario, widths(scenario, mine - alive), banded)
         unknown = {path for path in mine - alive if get(scenario, path) != get(scenario, path)}
         alive |= moved_alone(scenario, unknown, shown) if unknown else set()
         if not still(paths, alive):
             break
     first = asked(on, "llama-3.1-8b", {"concurrency": 8.0})
     assert first is not None
+    every, paths = paths, paths & {path for path, _, _ in quantities(first)}
     alive |= moved_together(ports(first), {path for path in still(paths, alive) if path.startswith("system.link.port")})
     silicon = {"wafer": "n4", "package": "cowos-s", "area": 800.0}
     priced = put_all(first, {f"system.die.{name}": value for name, value in silicon.items()})
@@ -245,7 +268,7 @@ def walked(on: str) -> tuple[frozenset[str], frozenset[str]]:
     alive |= moved_alone(first, still(paths, alive), loaded)
     alive |= moved_alone(first, still(paths, alive), pooled)
     alive |= moved_alone(first, {path for path in paths - alive if path == "system.chips_per_node"}, spared)
-    return frozenset(paths), frozenset(alive)
+    return frozenset(every), frozenset(alive)
 
 
 # --- systems -----------------------------------------------------------------------------------------------------
@@ -257,6 +280,8 @@ def test_every_number_of_a_system_moves_an_answer_or_is_listed_and_named(on):
     dead = paths - alive
     assert {path: counts(path) for path in dead if counts(path) not in LISTED} == {}
     scenario = resolve("llama-3.1-8b", on, Options())
+    here = {path for path, _, _ in quantities(scenario)}
+    dead &= here
     for path in dead:
         scenario = put_given(scenario, path, next(others(scenario, path)))
     answer = run(scenario)
@@ -478,10 +503,10 @@ def test_what_enters_and_decides_nothing_is_told_from_what_does_not_enter():
 
 
 def test_an_axis_that_did_not_enter_is_named():
-    axes = {"link.ports": "1:4:4", "concurrency": [1, 8], "system.efficiency.expert_time": "1us:9us:3"}
+    axes = {"link.ports": "1:4:4", "concurrency": [1, 8], "system.efficiency.expert_time.fp8": "1us:9us:3"}
     found = perfmodel.sweep("llama-3.1-8b", on="dgx-h100", axes=axes, set=["die.area=x2"])
     named = {line.split()[0] for line in found.warnings}
-    assert named == {"system.link.ports", "system.efficiency.expert_time", "system.die.area"}
+    assert named == {"system.link.ports", "system.efficiency.expert_time.fp8", "system.die.area"}
     across = perfmodel.sweep(
         "llama-3.1-8b",
         on="dgx-h100",

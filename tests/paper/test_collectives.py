@@ -10,6 +10,7 @@ import pytest
 import perfmodel
 from perfmodel.equations import collectives
 from perfmodel.errors import UserError
+from perfmodel.evidence import calibrate
 from perfmodel.evidence.calibrate import kernel_errors
 from perfmodel.machines import kernels
 from perfmodel.machines.operators import Exchange
@@ -276,3 +277,17 @@ def test_tensor_parallelism_over_pcie_gains_throughput():
     ]
     assert speeds == sorted(speeds)
     assert speeds[3] < 8 * speeds[0]
+
+
+@pytest.mark.parametrize("engine", ["vLLM_custom_graph", "TRTLLM", "SGLang_CustomAllReduce_graph"])
+def test_the_curve_of_a_kin_stands_for_that_of_a_chip(engine):
+    """H200's measured all-reduces by the curve fitted on H100's, and their links' rates."""
+    every = calibrate._rows("kernels/allreduce.csv")
+    of = {
+        chip: [row for row in every if (row["hardware"], row["engine"]) == (chip, engine)]
+        for chip in ("H100 SXM", "H200 SXM")
+    }
+    x, _ = calibrate.fit_all_reduce(of["H100 SXM"])
+    ranks, message, latency = calibrate._columns(of["H200 SXM"], "tp", "message_bytes", "value")
+    found = calibrate._all_reduce_time(x[:6], x[6], message, ranks)
+    assert np.mean(np.abs(found / (latency * 1e-6) - 1)) <= 0.2

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel import shapes
-from perfmodel.evidence import serving_fit
+from perfmodel.evidence.validate import public
 from perfmodel.evidence.validate.acceptance import accepted_lengths
 from perfmodel.evidence.validate.predicted import Tick, answer
 from perfmodel.evidence.validate.reading import BUNDLED, Unanswered, bundled_path, read_rows
@@ -104,7 +104,7 @@ class Validation(Shown):
 
 def score_rows(given: Iterable[tuple[str, Mapping[str, str]]], tick: Tick = lambda _: None) -> Validation:
     """Predict and score rows, each with the name of its file."""
-    fitted = serving_fit.fitted_keys()
+    fitted = public.fitted_keys()
     forget()
     rows, waiting = [], []
     for data, cells in given:
@@ -132,7 +132,7 @@ def score_rows(given: Iterable[tuple[str, Mapping[str, str]]], tick: Tick = lamb
         waiting.append(asked)
     answer(waiting, tick)
     accepted_lengths(rows)
-    left_out = serving_fit.stored_scores() if any(row.fitted for row in rows) else []
+    left_out = public.stored_scores() if any(row.fitted for row in rows) else []
     return Validation(rows, scores(rows), fitted_parameters(rows), left_out)
 
 

@@ -28,7 +28,8 @@ class Form:
         Kinds of unit that it can have; none where no model of ours gives it.
     how : str
         ``loop``: steady state at the row's concurrency; ``most``: the best of all concurrencies; ``prompt``: a static
-        batch; ``step``: one decode step; ``context``: decode steps over contexts; ``curve``: a collective;
+        batch; ``static``: a batch that nothing else disturbs; ``pools``: two pools in a closed loop; ``step``: one
+        decode step; ``context``: decode steps over contexts; ``curve`` and ``collective``: a collective;
         ``accepted``: speculative arithmetic; ``speedup`` and ``mtp``: a step of speculation; ``later``: not modelled
         yet, ``reason`` says what brings it.
     value : callable, optional
@@ -72,6 +73,11 @@ FORMS: dict[str, Form] = {
     "output": Form("output throughput", ("rate",), value=rate),
     "output_chip": Form("output throughput", ("rate",), value=lambda answer: rate(answer) / answer.chips),
     "input": Form("input throughput", ("rate",), value=lambda answer: answer.metrics["input_tokens_per_s"]),
+    "input_node": Form(
+        "input throughput",
+        ("rate",),
+        value=lambda a: a.metrics["input_tokens_per_s"] / a.chips * a.scenario.system.chips_per_node,
+    ),
     "both": Form("total throughput", ("rate",), value=_both),
     "both_chip": Form("total throughput", ("rate",), value=lambda answer: _both(answer) / answer.chips),
     "user": Form("output speed per user", ("rate",), value=lambda answer: 1 / answer.metrics["tpot_s"]),
@@ -85,6 +91,7 @@ FORMS: dict[str, Form] = {
     "most": Form("largest throughput", ("rate",), "most"),
     "prompt": Form("prompt time", ("time",), "prompt"),
     "step": Form("decode step", ("time", "slope"), "step"),
+    "collective": Form("all-reduce", ("time",), "collective"),
     "slope": Form("step against context", ("slope",), "context"),
     "intercept": Form("step against context", ("time",), "context"),
     "curve": Form("all-reduce share", ("share",), "curve"),
@@ -112,22 +119,33 @@ _NAMES: dict[str, tuple[str, ...]] = {
         *("inter_token_latency", "time_per_output_token", "time_between_tokens"),
     ),
     "latency": (
-        *("request_latency", "latency", "e2e", "e2el", "e2e_latency", "end_to_end_latency", "e2e_request_latency"),
+        *("request_latency", "latency", "e2e", "e2el", "e2e_latency", "e2e_time", "end_to_end_latency"),
+        "e2e_request_latency",
         *("mean_e2el", "e2el_mean", "request_latency_mean", "request_latency_median", "median_e2el", "e2el_median"),
     ),
     "output": (
         *("output_throughput", "output_throughput_total", "output_token_throughput", "output_tokens_per_s"),
         *("output_tokens_per_second", "throughput", "output_tps", "generation_throughput", "decode_throughput"),
-        *("output_tput", "token_throughput"),
+        *("output_tput", "token_throughput", "output_tok_s"),
     ),
     "output_chip": (
+        *("output_tok_s_per_chip", "output_tok_s_per_gpu", "decode_tps_per_gpu", "decode_tps_per_chip"),
         *("output_throughput_per_gpu", "output_throughput_per_chip", "output_tput_per_gpu", "output_tps_per_gpu"),
         *("output_tps_per_rank", "output_tokens_per_s_per_gpu", "output_tokens_per_s_per_chip", "output_tps_per_chip"),
     ),
-    "input": ("input_throughput", "input_tokens_per_s", "input_token_throughput", "prefill_throughput", "input_tput"),
+    "input": (
+        "input_throughput",
+        "input_tokens_per_s",
+        "input_token_throughput",
+        "prefill_throughput",
+        "input_tput",
+        "prefill_tps",
+    ),
+    "input_node": ("prefill_tps_per_node", "input_tps_per_node"),
     "both": (
         *("total_token_throughput", "total_throughput", "system_throughput", "total_tokens_per_s", "total_tput"),
         "tokens_per_s",
+        "total_tok_s",
     ),
     "both_chip": (
         *(
@@ -157,6 +175,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "power_chip": ("gpu_power", "gpu_avg_power", "avg_gpu_power", "gpu_power_mean", "chip_power", "power_per_gpu"),
     "power_share": ("gpu_avg_power_frac_tdp", "power_fraction_of_tdp", "gpu_power_share"),
     "energy": ("energy_per_token", "energy_per_output_token", "joules_per_token", "joules_per_output_token"),
+    "collective": ("all_reduce_latency", "allreduce_latency", "all_reduce_time", "allreduce_time"),
     "curve": ("allreduce_bandwidth_fraction", "all_reduce_bandwidth_fraction"),
     "accepted": ("mean_accepted_length_tau", "accepted_length", "mean_accepted_length"),
     "speculative": (

@@ -21,7 +21,7 @@ _SAME_SHAPE = {
 }
 _HARDWARE_WORDS = re.compile(
     r"\b(nvidia|amd|instinct|intel|google|aws|groq|cerebras|geforce|tesla|tensor core|hgx|dgx|sxm[2-6]?|hbm3e?|"
-    r"x[1-9]\d*|gpus?|server edition|server|vllm|sglang|trt|dynamo|atom|mori|disagg)\b|\(.*?\)|"
+    r"x[1-9]\d*|gpus?|rdus?|server edition|server|vllm|sglang|trt|dynamo|atom|mori|disagg)\b|\(.*?\)|"
     r"\b\d+ ?x ?(?=[a-z])|(?<=\d)x\d+$"
 )
 #: Memory on the label; it must be that of the system.
@@ -72,8 +72,9 @@ def find_model(name: str) -> tuple[str, str, str]:
     rest = name.rpartition("/")[2].strip()
     while rest:
         key = _squash(rest)
-        if key in known:
-            return known[key], precision, ""
+        for tried in (key, key.removeprefix("meta")):
+            if tried in known:
+                return known[tried], precision, ""
         if key in _SAME_SHAPE:
             same, note = _SAME_SHAPE[key]
             return same, precision, note
@@ -108,7 +109,9 @@ def find_system(name: str) -> str:
     known = _squashed("system")
     low = name.casefold().replace("-", " ").replace("_", " ")
     bare = _HARDWARE_WORDS.sub(" ", low)
-    for tried in (name, low, bare):
+    # "SN40L x16" is a node of that size, where there is one.
+    sized = re.sub(r" x ?([1-9][0-9]*)\b.*", r" \1", low)
+    for tried in (name, low, sized, re.sub(r"\(.*?\)", " ", low), bare):
         if (found := known.get(_squash(tried))) is not None:
             return found
     unlabelled = _LABEL.sub(" ", bare)

@@ -21,6 +21,7 @@ from perfmodel.machines.base import machine_of
 from perfmodel.machines.speculation import draft_scenario, target_scenario
 from perfmodel.prediction import METRICS, Prediction, evaluate
 from perfmodel.question import Options, speculation_of
+from perfmodel.serving.disaggregation import closed_pools
 from perfmodel.serving.fit import fit
 from perfmodel.specs.paths import put_all
 from perfmodel.specs.types import Scenario, Traffic
@@ -43,7 +44,11 @@ def _group_key(asked: Asked, scenario: Scenario) -> tuple[Any, ...]:
 
 def _stacked(traffics: Sequence[Traffic]) -> Traffic:
     """Return the loads of many rows as one load of arrays."""
-    names = [name for name in ("prompt", "output", "concurrency", "rounds", "length_jitter") if name in TRAFFIC_FIELDS]
+    names = [
+        name
+        for name in ("prompt", "output", "concurrency", "rounds", "length_jitter", "held_steps")
+        if name in TRAFFIC_FIELDS
+    ]
     columns: dict[str, Any] = {name: np.array([float(getattr(load, name)) for load in traffics]) for name in names}
     return replace(traffics[0], **columns)
 
@@ -59,7 +64,8 @@ def _loop(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tup
 def _point(answer: Prediction, scenario: Scenario, at: tuple[int, ...], shape: tuple[int, ...]) -> Prediction:
     """Return one point of an answer of arrays as an answer of floats."""
     metrics = {key: float(np.broadcast_to(value, shape)[at]) for key, value in answer.metrics.items()}
-    return replace(answer, scenario=scenario, metrics=metrics, chips=float(answer.chips))
+    cap = float(np.broadcast_to(answer.max_concurrency, shape)[at])
+    return replace(answer, scenario=scenario, metrics=metrics, chips=float(answer.chips), max_concurrency=cap)
 
 
 _EFFECTS: dict[tuple[Any, ...], list[Any]] = {}
@@ -191,6 +197,73 @@ def _drafted(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[
         yield float(value), _NAN, _NAN, float(plan.tp * plan.pp * plan.groups)
 
 
+def _static(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
+    """Give what a static batch comes to that nothing else disturbs, without a server in front of it."""
+    for asked, scenario in zip(group, scenarios, strict=True):
+        load, plan, machine = scenario.traffic, scenario.deployment, machine_of(scenario.system)
+        held, chips = fit(scenario), float(plan.tp * plan.pp * plan.groups)
+        batch = float(load.concurrency / plan.groups)
+        # What the cache does not hold runs after the rest.
+        together = min(batch, max(1.0, float(held.cap)))
+        if not float(held.cap) >= 1:
+            yield _NAN, _NAN, _NAN, _NAN
+            continue
+        first = float(machine.batch_prefill(scenario, together, load.prompt))
+        token = float(machine.decode(scenario, together, load.prompt + load.output / 2).time)
+        whole = (first + max(0.0, float(load.output) - 1) * token) * max(1.0, batch / together)
+        rate = float(load.concurrency) / whole
+        metrics = {
+            **dict.fromkeys(METRICS, _NAN),
+            **{"ttft_s": first, "ttft_median_s": first, "tpot_s": token, "request_latency_s": whole},
+            **{"output_tokens_per_s": rate * float(load.output), "input_tokens_per_s": rate * float(load.prompt)},
+        }
+        assert asked.form.value is not None
+        answer = Prediction(scenario, metrics, {}, {}, held.cap * plan.groups, True, chips)
+        value = float(asked.form.value(answer))
+        wide = math.exp(max(prediction.time_spreads(scenario)))
+        yield value, value / wide, value * wide, chips
+
+
+def _pools(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
+    """Give what two pools come to in a closed loop."""
+    for asked, scenario in zip(group, scenarios, strict=True):
+        assert asked.prefill is not None
+        chips = sum(float(plan.tp * plan.pp * plan.groups) for plan in (asked.prefill.deployment, scenario.deployment))
+        if not min(float(fit(one).cap) for one in (asked.prefill, scenario)) >= 1:
+            yield _NAN, _NAN, _NAN, _NAN
+            continue
+        found = closed_pools(asked.prefill, scenario, number(asked.row.given, "decode_batch") or math.inf)
+        value = {
+            "ttft": found.ttft,
+            "ttft_median": found.ttft_median,
+            "tpot": found.tpot,
+            "latency": found.latency,
+            "output": found.rate * found.output,
+            "output_chip": found.rate * found.output / chips,
+            "user": 1 / found.tpot,
+        }[asked.key]
+        ttft, tpot = prediction.time_spreads(scenario)
+        wide = math.exp((ttft if asked.key.startswith("ttft") else tpot) * POOLS_WIDER)
+        yield value, value / wide, value * wide, chips
+
+
+#: By how much the bands of two pools are wider: nothing was fitted on them.
+POOLS_WIDER = 1.5
+
+
+def _collective(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
+    """Give the time of an all-reduce: the engine's own where the row names one, else that of NCCL."""
+    for asked, scenario in zip(group, scenarios, strict=True):
+        ranks, message = float(scenario.deployment.tp), float(scenario.traffic.prompt)
+        times = list(machine_of(scenario.system).collective(scenario.system, "all-reduce", ranks, message).values())
+        if not times:
+            asked.row.reason = "the links of this machine are not published"
+            yield _NAN, _NAN, _NAN, _NAN
+            continue
+        nccl = "nccl" in asked.row.given.get("engine", "").casefold()
+        yield float(times[-1] if nccl else times[0]), _NAN, _NAN, ranks
+
+
 _WAYS: dict[str, Callable[[Sequence[Asked], Sequence[Scenario]], Iterator[tuple[float, float, float, float]]]] = {
     "loop": _loop,
     "most": _most,
@@ -198,6 +271,9 @@ _WAYS: dict[str, Callable[[Sequence[Asked], Sequence[Scenario]], Iterator[tuple[
     "step": _step,
     "context": _context,
     "curve": _curve,
+    "static": _static,
+    "pools": _pools,
+    "collective": _collective,
     "mtp": _drafted,
     "speedup": _drafted,
 }

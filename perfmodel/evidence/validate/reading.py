@@ -22,6 +22,8 @@ REQUIRED = ("model", "hardware", "metric", "value", "unit")
 BUNDLED = {
     "serving": "measured/serving.csv",
     "validate": "measured/validate.csv",
+    "serving2": "measured/serving2.csv",
+    "vendors": "measured/vendors.csv",
     "speculative": "measured/speculative.csv",
 }
 
@@ -119,7 +121,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise UserError(f"--data {path}: the file is empty; expected the columns {', '.join(REQUIRED)}")
     names = [name.strip() for name in table[0]]
     lower = [name.casefold() for name in names]
-    missing = [name for name in REQUIRED if name not in lower]
+    # A collective has no model.
+    needed = REQUIRED[1:] if "message_bytes" in lower else REQUIRED
+    missing = [name for name in needed if name not in lower]
     if missing:
         raise UserError(f"--data {path}: no column {', '.join(missing)}; it has {', '.join(names)[:200]}")
     # The columns that mean something answer in any case; the others keep their names.
@@ -133,6 +137,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         if len(cells) > len(names):
             raise UserError(f"--data {path}: row {number} has {len(cells)} cells, the header {len(names)}")
         row = dict(zip(names, [*(cell.strip() for cell in cells), *[""] * (len(names) - len(cells))], strict=True))
+        row.setdefault("model", "")
         try:
             float(row["value"] or "nan")
         except ValueError:
@@ -150,7 +155,20 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 _KNOWN = (
     *REQUIRED,
     *("row_id", "id", "n_chips", "tp", "pp", "ep", "dp", "dtype_weights", "dtype_kv", "engine", "mode", "isl", "osl"),
-    *("concurrency_or_batch", "notes", "k", "method", "dataset", "source_url"),
+    *(
+        "concurrency_or_batch",
+        "notes",
+        "k",
+        "method",
+        "dataset",
+        "source_url",
+        "attention_dp",
+        "replicas",
+        "load",
+        "stat",
+    ),
+    *("lengths", "quality", "message_bytes", "spec_decode"),
+    *(f"{pool}_{what}" for pool in ("prefill", "decode") for what in ("workers", "tp", "attention_dp", "ep", "batch")),
 )
 
 

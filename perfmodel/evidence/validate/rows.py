@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from perfmodel import shapes
 from perfmodel.errors import UserError
-from perfmodel.evidence import serving_fit
-from perfmodel.evidence.validate import names
+from perfmodel.evidence.validate import names, public
 from perfmodel.evidence.validate.metrics import FORMS, POWER, PREDICTED, Form, form_key
 from perfmodel.evidence.validate.names import find_model, find_precision, find_system
 from perfmodel.evidence.validate.reading import MOST_CHIPS, UNITS, Unanswered, number, plain, read_unit, whole
@@ -22,6 +21,7 @@ from perfmodel.question import Options, check_plan, kv_rule, resolve
 from perfmodel.specs import catalog
 from perfmodel.specs.naming import find_engine, read_engine
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
+from perfmodel.specs.weights import model_class
 
 _NAN = math.nan
 
@@ -43,7 +43,14 @@ def harness(row: Mapping[str, str]) -> dict[str, Any]:
         return {"rounds": max(1.0, float(asked[1]) / clients), "length_jitter": 2 * half / (1 + half)}
     if clients <= 1 and not row.get("row_id"):
         return {"rounds": 10.0, "length_jitter": 0.0}
-    ran = serving_fit.harness(row["model"], row.get("engine", ""), plain(row, "isl"), clients)
+    load, lengths = row.get("load", "").casefold(), row.get("lengths", "").casefold()
+    sent = re.search(r"(\d+) prompts", load)
+    if sent or "at once" in load:
+        jitter = 0.2 if "0.8 to 1" in lengths else 0.0
+        return {"rounds": max(1.0, float(sent[1]) / clients) if sent else 1.0, "length_jitter": jitter}
+    ran = public.harness(
+        row["model"], row.get("engine", ""), row["hardware"], plain(row, "isl"), plain(row, "osl"), clients
+    )
     return {entry.name: getattr(ran, entry.name) for entry in fields(ran)}
 
 
@@ -51,7 +58,7 @@ def anomaly(row: Mapping[str, str]) -> str:
     """Return why a public measurement is not one of a plain closed loop, else nothing."""
     if not row.get("row_id") or any(plain(row, name) != plain(row, name) for name in _LOADED):
         return ""
-    return serving_fit.anomaly(row)
+    return public.anomaly(row)
 
 
 _LOADED = ("tp", "isl", "osl", "concurrency_or_batch")
@@ -95,7 +102,8 @@ class Row:
         Family under which it is scored.
     model, system, engine : str
         As they are listed here; as given where they are not.
-    moe : bool or None
+    kind : str
+        Class of the model, one of :data:`perfmodel.machines.operators.CLASSES`; empty where none was found.
     fitted : bool
         Whether something was fitted on it.
     chip_calibrated : bool
@@ -117,7 +125,7 @@ class Row:
     model: str
     system: str
     engine: str
-    moe: bool | None = None
+    kind: str = ""
     fitted: bool = False
     chip_calibrated: bool = False
     anomaly: str = ""
@@ -159,6 +167,7 @@ class Row:
             "part": self.part,
             "anomaly": self.anomaly or None,
             "metric_family": self.metric,
+            "model_class": self.kind or None,
             "matched_model": self.model,
             "matched_system": self.system,
             "matched_engine": self.engine,
@@ -177,29 +186,61 @@ class Asked:
     scale: float
     per: str
     layouts: Iterator[tuple[Scenario, str]] = field(repr=False)
+    prefill: Scenario | None = None
 
 
 _ROW_ID_TP = re.compile(r"_tp(\d+)(?:_\d+)?_ep(\d+|none)")
 _MOE_TP = re.compile(r"moe_tp=(\d+)")
+_RANK_BATCH = re.compile(r"per-(?:replica|rank) batch_size=(\d+)")
 
 
-def _shape(row: Mapping[str, str], notes: list[str]) -> tuple[float | None, float, float, float]:
-    """Return TP (None where nothing says), PP, EP and the ranks of all replicas together, as the columns say."""
-    tp, pp, ep = whole(row, "tp"), whole(row, "pp") or 1.0, whole(row, "ep") or 1.0
-    chips, dp = whole(row, "n_chips"), whole(row, "dp")
+@dataclass(frozen=True)
+class Shape:
+    """How the columns of a row lay a model out: ``tp`` None where nothing says, ``ranks`` of all replicas together."""
+
+    tp: float | None
+    pp: float = 1.0
+    ep: float = 1.0
+    ranks: float = 0.0
+    attention_dp: float = 1.0
+
+
+def _stated(row: Mapping[str, str], name: str) -> float | None:
+    """Return a whole number of a column; 0 is not stated, as some sets have it."""
+    return None if plain(row, name) == 0 else whole(row, name)
+
+
+def _shape(row: Mapping[str, str], notes: list[str]) -> Shape:
+    """Return the layout of a row as its columns say, and note where labels are not what they seem."""
+    tp, pp, ep = _stated(row, "tp"), whole(row, "pp") or 1.0, _stated(row, "ep") or 1.0
+    chips, dp = _stated(row, "n_chips"), _stated(row, "dp") or _stated(row, "replicas")
+    attention_dp = _stated(row, "attention_dp") or 1.0
     if tp is None and chips is None:
-        return None, pp, ep, 0.0
-    if "gpt-oss-dev" in row.get("engine", "").casefold() and tp is not None:
-        written = _ROW_ID_TP.search(row.get("row_id", ""))
-        if written and float(written[1]) < tp and tp % float(written[1]) == 0:
-            real = float(written[1])
-            ep = max(ep, tp / real)
-            notes.append(f"tp column {tp:g} is TP x EP; the row id says TP {real:g}")
-            chips = max(chips or 0.0, tp * pp)
-            tp = real
-    ranks = max((chips or 0.0) / pp, (tp or 1.0) * (dp or 1.0), ep)
+        return Shape(None, pp, ep)
+    written = _ROW_ID_TP.search(row.get("row_id", ""))
+    if written and written[2] != "none":
+        real, spread = float(written[1]), float(written[2])
+        if spread > 1 and real * spread in (tp, attention_dp):
+            which = "tp" if real * spread == tp else "attention_dp"
+            notes.append(f"{which} column {real * spread:g} is TP x EP; the row id says TP {real:g} and EP {spread:g}")
+            tp, ep, attention_dp = real, spread, 1.0
+            chips = max(real, spread) * pp
+    batch = _RANK_BATCH.search(row.get("notes", ""))
+    clients = number(row, "concurrency_or_batch")
+    if batch and clients and tp is not None and clients % float(batch[1]) == 0 and clients > float(batch[1]):
+        copies = clients / float(batch[1])
+        if copies == tp and attention_dp == 1:
+            notes.append(f"a batch of {batch[1]} a rank at {clients:g} clients: attention-DP over {copies:g} ranks")
+            tp, attention_dp = 1.0, copies
+        else:
+            notes.append(f"a batch of {batch[1]} a replica at {clients:g} clients: {copies:g} replicas")
+            chips = max(tp * attention_dp, ep) * pp * copies / attention_dp
+    if attention_dp > 1:
+        # Groups that hold attention whole share the experts between all of their ranks.
+        ep = max(ep, (tp or 1.0) * attention_dp)
+    ranks = max((chips or 0.0) / pp, (tp or 1.0) * attention_dp * (dp or 1.0), ep)
     moe_tp = _MOE_TP.search(row.get("notes", ""))
-    if moe_tp and float(moe_tp[1]) * ep > ranks:
+    if moe_tp and float(moe_tp[1]) * ep > ranks and attention_dp == 1:
         ranks = float(moe_tp[1]) * ep
         notes.append(f"moe_tp x ep = {ranks:g} ranks: attention-DP over {ranks / (tp or 1.0):g}")
     if tp is not None and ranks % tp:
@@ -207,13 +248,12 @@ def _shape(row: Mapping[str, str], notes: list[str]) -> tuple[float | None, floa
         ranks = tp
     if ranks * pp > MOST_CHIPS:
         raise Unanswered(f"{ranks * pp:g} chips are more than {MOST_CHIPS:,}")
-    return tp, pp, ep, ranks
+    return Shape(tp, pp, ep, ranks, attention_dp)
 
 
-def _layouts(
-    base: Scenario, tp: float | None, pp: float, ep: float, ranks: float, widest: bool
-) -> Iterator[tuple[Scenario, str]]:
+def _layouts(base: Scenario, shape: Shape, widest: bool) -> Iterator[tuple[Scenario, str]]:
     """Give the layout of a row, and then those that come nearest, each with what is said of it."""
+    tp, pp, ep, ranks = shape.tp, shape.pp, shape.ep, shape.ranks
     seen: set[tuple[float, float, float]] = set()
 
     def laid(tp: float, ep: float, ranks: float, note: str) -> Iterator[tuple[Scenario, str]]:
@@ -223,6 +263,8 @@ def _layouts(
         seen.add(key)
         # Experts over more ranks than a tensor group has are shared by groups that hold attention whole.
         shared = max(1.0, ep / tp)
+        if ranks % (tp * shared):
+            return
         plan = replace(base.deployment, tp=tp, pp=pp, ep=ep, attention_dp=shared, dp=ranks / tp / shared)
         try:
             check_plan(base.model, base.system, plan)
@@ -251,7 +293,51 @@ def _layouts(
         yield from laid(more, 1.0, more, f"does not fit {ranks:g} chips: {more:g} taken, which the row does not say")
 
 
+#: Mean prompt of MLPerf's data sets by their published mean output: OpenOrca [tokens].
+_MLPERF_PROMPTS = {294.45: 294.0}
 LENGTHS = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*\.\.\s*(\d+(?:\.\d+)?)\s*$")
+
+
+def _collective_of(given: Mapping[str, str], system: System, model: Model) -> Scenario:
+    """Return the question of an all-reduce: the message and the ranks of a row."""
+    size, ranks = number(given, "message_bytes"), whole(given, "tp") or whole(given, "n_chips")
+    if size is None or ranks is None:
+        raise Unanswered("an all-reduce needs message_bytes and tp, the ranks")
+    return Scenario(system, model, replace(_NO_PLAN, tp=ranks), replace(_NO_LOAD, prompt=size))
+
+
+def _pool(given: Mapping[str, str], which: str) -> dict[str, Any]:
+    """Return the layout of a pool, as fields of a deployment."""
+    of = {name: _stated(given, f"{which}_{name}") for name in ("workers", "tp", "attention_dp", "ep")}
+    if of["workers"] is None or of["tp"] is None:
+        raise Unanswered(f"disaggregated: {which}_workers and {which}_tp are not both given")
+    tp, shared = of["tp"], of["attention_dp"] or 1.0
+    ep = max(of["ep"] or 1.0, tp * shared if shared > 1 else 1.0)
+    return {"tp": tp, "attention_dp": shared, "ep": ep, "dp": of["workers"]}
+
+
+def _two_pools(
+    row: Row, form: Form, key: str, unit: tuple[str, float, str], written: str, model: Model, system: System
+) -> Asked:
+    """Return what to evaluate for a run with prefill and decode on workers of their own."""
+    given = row.given
+    if key not in ("ttft", "ttft_median", "tpot", "latency", "output", "output_chip", "user"):
+        raise Unanswered(f"{given['metric']} of two pools is not predicted")
+    clients = number(given, "concurrency_or_batch")
+    if clients is None:
+        raise Unanswered("no concurrency is given")
+    prompt, output = _lengths(given, form, clients, row.notes)
+    weights, cache = _precisions(row, written, model, system)
+    sides = {}
+    for which in ("prefill", "decode"):
+        plan = Deployment("given", row.engine, weights, cache, **_pool(given, which))
+        try:
+            check_plan(model, system, plan)
+        except UserError as error:
+            raise Unanswered(f"{which}: {error}") from None
+        sides[which] = Scenario(system, model, plan, _traffic(given, form, prompt, output, clients))
+    form = replace(form, how="pools")
+    return Asked(row, form, key, unit[1], unit[2], iter([(sides["decode"], "")]), sides["prefill"])
 
 
 def _lengths(row: Mapping[str, str], form: Form, clients: float, notes: list[str]) -> tuple[float, float]:
@@ -274,6 +360,9 @@ def _lengths(row: Mapping[str, str], form: Form, clients: float, notes: list[str
         # A full machine draws much the same whatever share of its time prefill takes.
         notes.append("isl is not given: prompts as long as the output taken")
         prompt = output
+    if prompt is None and output is not None and (mean := _MLPERF_PROMPTS.get(round(output, 2))):
+        notes.append(f"isl is not given: {mean:g}, the mean of MLPerf's OpenOrca")
+        prompt = mean
     if prompt is None:
         raise Unanswered("no isl is given, and no mean input length of its workload stands in the data")
     if output is None:
@@ -301,7 +390,7 @@ def ask(row: Row) -> Asked:
     row.metric = form.family
     unit = read_unit(given["unit"])
     # Names are resolved even where the metric has no model, so that its group is right.
-    curve = form.how == "curve" and not given["model"]
+    curve = form.how in ("curve", "collective") and not given["model"]
     try:
         row.system = find_system(given["hardware"])
         model_name, written, note = ("", "", "") if curve else find_model(target_of(given["model"]))
@@ -311,7 +400,7 @@ def ask(row: Row) -> Asked:
         raise
     model = _NO_MODEL if curve else _model(model_name)
     if not curve:
-        row.model, row.moe = model.name, any(run.moe is not None for run in model.layers)
+        row.model, row.kind = model.name, model_class(model)
     if form.how == "later":
         raise Unanswered(form.reason)
     if not math.isfinite(row.value) or row.value <= 0:
@@ -334,13 +423,19 @@ def ask(row: Row) -> Asked:
         raise Unanswered(f"unknown unit '{given['unit']}' of {given['metric']}; expected one like {UNITS}")
     if unit[0] not in form.units:
         raise Unanswered(f"unit '{given['unit']}' is none of {given['metric']}")
+    if form.how == "collective":
+        return Asked(row, form, key, unit[1], unit[2], iter([(_collective_of(given, system, model), "")]))
     if form.how == "curve":
         return Asked(row, form, key, unit[1], unit[2], iter([(Scenario(system, model, _NO_PLAN, _NO_LOAD), "")]))
     if note:
         row.notes.append(note)
     mode = given.get("mode", "").casefold()
     if "disagg" in mode or "disagg" in given.get("engine", "").casefold():
-        raise Unanswered("disaggregated: the columns do not give both pools, which 'size --prefill-on' asks for")
+        return _two_pools(row, form, key, unit, written, model, system)
+    if key == "ttft" and given.get("stat", "").casefold() in ("median", "p50"):
+        form, key = FORMS["ttft_median"], "ttft_median"
+    if "static batch" in given.get("load", "").casefold() and form.value is not None and machine.free_degrees:
+        form = replace(form, how="static")
     if form.how == "speedup":
         row.fitted = drafting(given).fitted
     elif given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
@@ -363,7 +458,8 @@ def ask(row: Row) -> Asked:
     prompt, output = _lengths(given, form, clients, row.notes)
     weights, cache = _precisions(row, written, model, system)
     traffic = _traffic(given, form, prompt, output, clients)
-    tp, pp, ep, ranks = _shape(given, row.notes)
+    shape = _shape(given, row.notes)
+    tp, pp, ranks = shape.tp, shape.pp, shape.ranks
     deployment = Deployment("given", row.engine, weights, cache, tp=1.0)
     base = Scenario(system, model, deployment, traffic)
     if tp is None and (ranks == 0 or not machine.free_degrees):
@@ -371,7 +467,7 @@ def ask(row: Row) -> Asked:
     elif not machine.free_degrees:
         layouts = _plans(base, tp or ranks, pp)
     else:
-        layouts = _layouts(base, tp, pp, ep, ranks, form.how != "most")
+        layouts = _layouts(base, shape, form.how != "most")
     return Asked(row, form, key, unit[1], unit[2], layouts)
 
 
@@ -406,9 +502,10 @@ def _precisions(row: Row, written: str, model: Model, system: System) -> tuple[s
         text = text.split()[0]
     cache = find_precision(text, "dtype_kv")
     if not cache:
-        dated = _INFERENCEX.match(given.get("row_id", ""))
+        lengths = (plain(given, "isl"), plain(given, "osl"))
+        dated = given.get("row_id") and (_INFERENCEX.match(given["row_id"]) or lengths in public.INFERENCEX)
         listed = dated or row.engine.startswith("trt")
-        known = serving_fit.kv_of_row(given["model"], row.engine, weights_kept) if listed else None
+        known = public.kv_of_row(given["model"], row.engine, given["hardware"], weights_kept) if listed else None
         if known and dated:
             row.notes.append(f"KV cache {known}, as InferenceX runs this set")
         cache = known or kv_rule(system, row.engine, model)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -10,8 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel import shapes
+from perfmodel.evidence.validate import public
+from perfmodel.evidence.validate.reading import plain
 from perfmodel.evidence.validate.rows import Row, load_system
 from perfmodel.specs import catalog
+from perfmodel.specs.naming import find_engine
 
 _NAN = math.nan
 #: Shares of measured values within which the charts and the tables count.
@@ -31,7 +35,8 @@ class Score:
     part : str
         ``predicted``, ``calibrated`` (something was fitted on these rows) or ``anomalous``.
     by : str
-        What the group is by: ``group``, ``metric``, ``chip``, ``engine``, ``kind`` (dense, MoE) or ``calibration``.
+        What the group is by: ``group``, ``metric``, ``chip``, ``engine``, ``kind`` (the model's class), ``load``,
+        ``tp``, ``lengths``, ``release`` or ``calibration``.
     group : tuple of str
     rows, answered : int
     mape, median, bias, p90 : float
@@ -123,11 +128,39 @@ def score(rows: Sequence[Row], data: str, part: str, by: str, group: tuple[str, 
     )
 
 
+def _by_number(group: tuple[str, ...]) -> list[list[tuple[int, int | str]]]:
+    """Return a key that sorts what begins with a number by that."""
+    return [[(0, int(word)) if word.isdigit() else (1, word) for word in label.split()] for label in group]
+
+
+def _load(row: Row) -> str:
+    clients = plain(row.given, "concurrency_or_batch")
+    edges = (0, 8, 32, 128, 512)
+    for low, high in itertools.pairwise(edges):
+        if clients <= high:
+            return f"{low + 1} to {high} clients"
+    return "more clients" if clients == clients else "-"
+
+
+def _lengths(row: Row) -> str:
+    prompt, output = plain(row.given, "isl"), plain(row.given, "osl")
+    return f"{prompt:g} in, {output:g} out" if (prompt, output) in public.INFERENCEX else "other lengths"
+
+
+def _release(row: Row) -> str:
+    named = find_engine(row.given.get("engine", ""))
+    return str(named) if named is not None and named.release else "no release named"
+
+
 _BY: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "metric": lambda row: (row.metric,),
     "chip": lambda row: (row.metric, row.system),
     "engine": lambda row: (row.metric, row.engine or "-"),
-    "kind": lambda row: (row.metric, "-" if row.moe is None else "MoE" if row.moe else "dense"),
+    "kind": lambda row: (row.metric, row.kind or "-"),
+    "load": lambda row: (row.metric, _load(row)),
+    "tp": lambda row: (row.metric, f"TP {row.given['tp'].removesuffix('.0')}" if row.given.get("tp") else "-"),
+    "lengths": lambda row: (row.metric, _lengths(row)),
+    "release": lambda row: (row.metric, _release(row)),
     "calibration": lambda row: (row.metric, "calibrated chip" if row.chip_calibrated else "no calibration"),
     "group": lambda row: (row.metric, row.model, row.system, row.engine or "-"),
 }
@@ -144,7 +177,7 @@ def scores(rows: Sequence[Row]) -> list[Score]:
                 groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
                 for row in mine:
                     groups[key(row)].append(row)
-                found += [score(groups[name], data, part, by, name) for name in sorted(groups)]
+                found += [score(groups[name], data, part, by, name) for name in sorted(groups, key=_by_number)]
     return found
 
 

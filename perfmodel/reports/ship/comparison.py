@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfmodel.machines.kernels import efficiency_of
+from perfmodel.prediction import time_spreads
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship import matrix
@@ -139,14 +139,14 @@ class Setting:
 
 
 def _setting(machines: Machines, free: matrix.Free, stage_budget: float, users_per_box: float) -> Setting:
-    engine = efficiency_of(resolve(machines.model, machines.gpu, Options(precision=machines.precision)).system)
+    first_token, token = time_spreads(resolve(machines.model, machines.gpu, Options(precision=machines.precision)))
     return Setting(
         list(free.budgets).index(stage_budget),
         free.overheads.index((0.0, 0.0)),
         free.overheads.index((50.0, 0.0)),
         list(free.gpu_users).index(users_per_box),
         free.arrivals.index("steady"),
-        {"tpot": float(engine.tpot_spread), "ttft": float(engine.ttft_spread)},
+        {"tpot": token, "ttft": first_token},
     )
 
 
