@@ -50,7 +50,7 @@ _CHAINS = 16
 #: Simulations of a system, and of a plan at more and more replicas, before the closed form's word is taken.
 _CHECKS, _CHECKS_OF_A_PLAN = 16, 6
 #: Simulations at fewer replicas, where the objectives are met by as much as this.
-_FEWER, _SAFE = 4, 0.9
+_FEWER, _SAFE = 5, 0.9
 #: Chips by the closed form, over those of the best answer, up to which a plan is tried at fewer.
 _RIVALS = 1.35
 #: Replicas beyond which no period is looked at.
@@ -664,19 +664,20 @@ def _at(answer: Sized, replicas: int) -> Sized:
 
 def _fewer(answer: Sized, demand: _Demand) -> tuple[Sized, int]:
     """Return an answer with as few replicas as its simulation allows, where the closed form is on the safe side."""
-    tried = 0
+    tried, load = 0, answer.load
+    few = math.floor(load.rate * demand.growth / (load.service.capacity * FULL)) + 1
     while tried < _FEWER and answer.checked is not None and answer.checked.worst < _SAFE:
-        load = answer.load
-        replicas = sold(answer.scenario, load.replicas - round(0.05 * load.replicas), fewer=True)
-        if not replicas or load.rate * demand.growth / replicas >= load.service.capacity * FULL:
+        middle = sold(answer.scenario, math.floor(math.sqrt(few * answer.load.replicas)))
+        replicas = middle if middle < answer.load.replicas else sold(answer.scenario, answer.load.replicas, fewer=True)
+        if replicas < few:
             break
         tried += 1
         less = _at(answer, replicas)
         less = replace(less, checked=check(less, demand.growth, demand.factor(less.scenario)))
-        assert less.checked is not None
-        if not less.checked.met:
-            break
-        answer = less
+        if less.checked is not None and less.checked.met:
+            answer = less
+        else:
+            few = replicas + 1
     return answer, tried
 
 

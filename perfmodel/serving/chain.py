@@ -607,7 +607,8 @@ def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) 
 
     def over(shift: float) -> float:
         probability, beyond, _ = stationary(base + shift, tail)
-        return math.log((float(np.sum(probability[1:] * death)) + beyond * full) / rate)
+        flow = float(np.sum(probability[1:] * death)) + beyond * full
+        return math.log(max(flow, 1e-300) / rate)
 
     # More requests finish the more there are: the root lies between a shift that finishes too few and one too many.
     near = over(0.0)
