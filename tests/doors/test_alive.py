@@ -147,7 +147,7 @@ def owned(scenario: Scenario) -> Any:
     owned = ownership.Owned(
         answer, money, bom.bill(scenario.system), np.nan, ownership._break_even(answer, money), (), ()
     )
-    return [content(answer), ownership.breakdown(owned), owned.break_even]
+    return [content(answer), ownership.costs(owned), owned.break_even]
 
 
 def loaded(scenario: Scenario) -> Any:
