@@ -732,7 +732,7 @@ def _estimates(effects: list[_Effect]) -> list[str]:
 
 #: Logarithm of a factor that holds 80 % of the measured speed-ups of speculation, each at its measured accepted length
 #: (34 of data/measured/speculative.csv, median 14 % too high).
-_SPECULATION_SPREAD = 0.29
+_SPECULATION_SPREAD = 0.264
 
 
 def time_spreads(scenario: Scenario) -> tuple[float, float]:

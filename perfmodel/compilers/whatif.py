@@ -198,7 +198,8 @@ class _Page:
     def _words(self) -> list[str]:
         """Return the words of a command that the page cannot change."""
         given = self.options
-        words = []
+        # The page has the long run, not the rounds of a benchmark.
+        words = ["--steady"]
         for name in ("draft", "k", "alpha", "ar", "accept", "accept_logged"):
             value = getattr(given, name)
             if value is not None:

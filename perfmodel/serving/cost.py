@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.equations import power, serving, tco
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.power import Work, shape_of
+from perfmodel.numerics import maximum
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.specs.types import Economics, Scenario
 from perfmodel.trace import scope
@@ -149,6 +150,9 @@ def draw(scenario: Scenario, steady: Steady) -> Draw:
             sequences=steady.decode.sequences,
             stages=plan.pp,
         )
+        # A step that decodes and prefills is busy once.
+        once = maximum(1.0, prefill_busy + decode_busy)
+        prefill_busy, decode_busy = prefill_busy / once, decode_busy / once
         nameplate = power.deployment_power(chips=steady.chips, chip=plate.system_per_chip, rest=0.0)
         found = shape.watts(
             plate, nameplate, Work(steady.chips, steady.rate, steady.prefill, steady.decode, prefill_busy, decode_busy)

@@ -42,8 +42,10 @@ def test_every_line_with_its_numbers_put_in_gives_its_value(on, metric):
     assert len(equations) > 3
     for line in equations:
         value = eval(line["numbers"].replace("^", "**"), {"__builtins__": {}}, dict(FLOAT))
-        # The text holds six digits; a difference of near numbers keeps fewer.
-        assert value == pytest.approx(line["value"], rel=2e-3, abs=1e-9), line
+        # The text holds six digits of each number; a difference of near ones keeps fewer.
+        digits = [float(number) for number in re.findall(r"\d+\.?\d*(?:e[+-]?\d+)?", line["numbers"])]
+        kept = 5e-6 * max(digits) if abs(line["value"]) < 1e-3 * max(digits) and "-" in line["numbers"] else 1e-9
+        assert value == pytest.approx(line["value"], rel=2e-3, abs=kept), line
 
 
 def test_an_explanation_reaches_every_input_with_its_provenance():
@@ -149,8 +151,9 @@ def test_elasticities_of_what_is_known_by_hand():
 
 
 def test_a_switch_within_a_percent_is_no_slope():
-    # 32 sequences of 8,192 values of 2 bytes are the 524,288 bytes at which the engine changes its all-reduce.
-    found = elasticities(question("dgx-h100", concurrency=32.0), "tpot_s")
+    # 32 sequences of 8,192 values of 2 bytes are the 524,288 bytes at which the engine changes its all-reduce: of 32.4
+    # clients that many decode.
+    found = elasticities(question("dgx-h100", concurrency=32.4), "tpot_s")
     threshold = next(one for one in found if one.path.endswith("all_reduce.threshold"))
     assert threshold.switches
     assert found.index(threshold) >= 10

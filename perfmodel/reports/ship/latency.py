@@ -100,7 +100,7 @@ def _latency_frame(
             rows.append({**_row(model, f"{base.system.name}, {name}", scenario), "side": name, "overhead": overhead})
         rival = _fitting(model, [beside], asked)
         if rival is not None:
-            rows.append({**_row(model, _short(beside), rival), "side": "dataflow"})
+            rows.append({**_row(model, _short(beside), rival), "side": "beside"})
         gpus = [_row(model, _short(system), _on_gpus(model, system, asked)) for system in against]
         if all(row["precision"] == "does not fit" for row in gpus):
             raise UserError(f"{model} fits none of {', '.join(against)}")
@@ -129,7 +129,7 @@ def _sides_frame(frame: pd.DataFrame) -> pd.DataFrame:
                 "gpus": theirs,
                 "calibrated": calibrated,
                 "bare": bare,
-                "dataflow": time.get("dataflow", NAN),
+                "beside": time.get("beside", NAN),
                 "factor": theirs / calibrated,
                 "factor_bare": theirs / bare,
                 "tie": (theirs - bare) / slope * 1e6,
@@ -154,11 +154,11 @@ def _against_gpus(sides: pd.DataFrame) -> Claim:
 
 def _with_dataflow(rival: str, sides: pd.DataFrame) -> Claim:
     """Return what holds of the lowest latency once a dataflow machine is compared."""
-    both = sides[sides.dataflow.notna()]
-    lost, bare = both[both.dataflow < both.calibrated], both[both.dataflow < both.bare]
+    both = sides[sides.beside.notna()]
+    lost, bare = both[both.beside < both.calibrated], both[both.beside < both.bare]
     verdict: Verdict = "fails" if len(bare) else "depends" if len(lost) else "holds"
     flips = "; ".join(
-        f"{one['model']} {one['dataflow']:.2f} against {one['calibrated']:.2f} s" for one in lost.to_dict("records")
+        f"{one['model']} {one['beside']:.2f} against {one['calibrated']:.2f} s" for one in lost.to_dict("records")
     )
     return Claim(
         f"... and lower than {rival}'s",
