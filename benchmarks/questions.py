@@ -80,4 +80,4 @@ def hand_written(scenario: Scenario, batch: Any, context: Any, tp: Any, bandwidt
     large = large + 2 * (tp - 1) / tp * message / (engine.large_bandwidth * engine.overlap)
     layer = layer + 2 * np.where(message < engine.threshold, small, large)
     layer = layer + (e.layer_time + e.quantise_time) + np.minimum(batch, 512) * e.sequence_traffic / bandwidth
-    return layers * layer + np.maximum(compute, head) + e.sequence_time * batch
+    return layers * layer + np.maximum(compute, head) + e.sequence_time * batch + e.step_time

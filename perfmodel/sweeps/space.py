@@ -487,7 +487,7 @@ def space(
         corners.append(Corner(words, scenario))
     assumed = [word for word in _assumed(corners) if not _varied(word, paths)]
     held = _held(corners[0], grid, lambda more: _looped(model, on, corners[0].words, grid, options, [*changes, *more]))
-    return Space(parsed, tuple(corners), (*assumed, *held), tuple(_idle(parsed, corners)))
+    return Space(parsed, tuple(corners), (*assumed, _LONG_RUN, *held), tuple(_idle(parsed, corners)))
 
 
 def _held(corner: Corner, grid: Sequence[Axis], asked: Callable[[list[str]], Scenario]) -> list[str]:
@@ -639,6 +639,8 @@ def _placed(scenario: Scenario, axes: Mapping[str, Any]) -> Scenario:
     return scenario
 
 
+#: What holds of the times of every point.
+_LONG_RUN = "times of the long run, without a start, as predict --steady has them"
 #: Corners that are named behind an assumption that not all of them share.
 _NAMED = 3
 
