@@ -253,7 +253,9 @@ def told(command: tuple[str, ...]) -> tuple[int, str]:
     assert code in (0, 2, 3), err
     assert "Traceback" not in err
     if code == 2:
-        assert (out, err.count("\n")) == ("", 1), err
+        assert err.count("\n") == 1, err
+        if out:  # The line as JSON, and nothing beside it.
+            assert f"perfmodel: {json.loads(out)['error']['message']}\n" == err
         return code, err
     return code, "\n".join(line for line in out.splitlines() if not line.startswith("# perfmodel "))
 
