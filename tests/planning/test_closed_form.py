@@ -176,12 +176,13 @@ def test_a_break_even_is_that_of_algebra_by_hand(case):
 #: (system, metric, input, factor on the result, whether there is a closed form).
 AGREEING = [
     ("dgx-h100", "tpot_s", "system.memory.hbm.bandwidth", 0.85, True),
-    ("dgx-h100", "ttft_s", "system.rates.bf16", 0.9, True),
-    ("dgx-h100", "mbu", "system.efficiency.gemm_compute.bf16", 0.99, True),
+    ("dgx-h100", "tpot_s", "system.memory.hbm.bandwidth", 0.8, False),
+    ("dgx-h100", "ttft_s", "system.rates.bf16", 0.9, False),
+    ("dgx-h100", "mbu", "system.efficiency.gemm_compute.bf16", 0.99, False),
     ("dgx-h100", "output_tokens_per_s_per_user", "system.memory.hbm.bandwidth", 1.2, True),
-    ("dgx-h100", "usd_per_mtok_blended", "system.memory.hbm.bandwidth", 0.9, True),
+    ("dgx-h100", "usd_per_mtok_blended", "system.memory.hbm.bandwidth", 0.9, False),
     ("dgx-h100", "usd_per_mtok_blended", "economics.cost_of_capital", 1.1, False),
-    ("sn40l-16", "tokens_per_s_per_chip", "system.rates.bf16", 1.05, True),
+    ("sn40l-16", "tokens_per_s_per_chip", "system.rates.bf16", 1.05, False),
     ("lpu-v1", "tpot_s", "system.efficiency.layer_overhead", 0.7, False),
     ("lpu-v1", "ttft_s", "system.efficiency.all_reduce_bandwidth", 0.999, False),
 ]
@@ -189,7 +190,8 @@ AGREEING = [
 
 @pytest.mark.parametrize(("on", "metric", "path", "factor", "closed"), AGREEING)
 def test_a_break_even_agrees_with_a_root_finder_on_the_whole_prediction(on, metric, path, factor, closed):
-    asked = question(on, concurrency=9.0)
+    # What several clients share of their prefills is a root, so that one client alone has a form.
+    asked = question(on, concurrency=1.0 if closed else 9.0)
     target = factor * numbers(asked)[metric]
     found = solve(asked, metric, path, target)
     assert found.method == ("closed form" if closed else "brentq")

@@ -151,7 +151,7 @@ def test_a_larger_budget_never_costs_throughput(lock_step):
         closed_loop(scenario, running=64.0, prompt=prompt, output=prompt / 8, budget=budget, lock_step=lock_step).rate
         for budget in (2048.0, 16384.0)
     )
-    assert np.all(large >= small * (1 - 1e-9))
+    assert np.all(large >= small * (1 - 1e-4))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,13 @@ def rows() -> pd.DataFrame:
         jitter = float(scenario.traffic.length_jitter)
         mean, scv = 1 - jitter / 2, (jitter**2 / 12) / (1 - jitter / 2) ** 2
         used = group.ttft_scored & np.isfinite(group.ttft) & group.fits
-        for tp in np.unique(group.tp[used]):
-            mine = np.flatnonzero(used & (group.tp == tp))
-            times = _times(scenario, float(tp), group.isl[mine], group.osl[mine])
+        plan = scenario.deployment
+        layouts = np.stack(
+            [np.broadcast_to(np.asarray(part, dtype=float), shape) for part in (group.tp, plan.ep, plan.attention_dp)]
+        )
+        for layout in np.unique(layouts[:, used], axis=1).T:
+            mine = np.flatnonzero(used & (layouts == layout[:, None]).all(axis=0))
+            times = _times(_point(scenario, int(mine[0])), group.isl[mine], group.osl[mine])
             for at in mine:
                 lengths = lognormal(group.isl[at] * mean, scv, group.osl[at] * mean, scv)
                 service = serve(times, lengths)
@@ -63,12 +67,23 @@ def _burst(service: Service, clients: float) -> float:
     return float(serving.burst_wait(running=running, per_step=together, occupancy=service.occupancy(float(together))))
 
 
-def _times(scenario: Scenario, tp: float, prompt: Any, output: Any) -> StepTimes:
-    plan = replace(scenario.deployment, tp=tp)
+def _point(scenario: Scenario, at: int) -> Scenario:
+    """Return one of the points of a scenario whose layout and traffic are arrays."""
+
+    def one(part: Any) -> Any:
+        held = {field.name: getattr(part, field.name) for field in fields(part)}
+        return replace(
+            part, **{name: float(value[at]) for name, value in held.items() if isinstance(value, np.ndarray)}
+        )
+
+    return replace(scenario, deployment=one(scenario.deployment), traffic=one(scenario.traffic))
+
+
+def _times(scenario: Scenario, prompt: Any, output: Any) -> StepTimes:
     traffic = replace(
         scenario.traffic, prompt=float(prompt.max()), output=float(output.max()), concurrency=1.0, rounds=1e6
     )
-    one = replace(scenario, deployment=plan, traffic=traffic)
+    one = replace(scenario, traffic=traffic)
     return step_times(one, longest_prompt=float(prompt.max()), longest=float((prompt + output).max()))
 
 
