@@ -21,7 +21,7 @@ from scipy.optimize import least_squares
 
 from perfmodel.evidence.validate import public
 from perfmodel.evidence.validate.reading import Unanswered
-from perfmodel.evidence.validate.rows import Row, anomaly, ask
+from perfmodel.evidence.validate.rows import Row, anomaly, ask, forget
 from perfmodel.machines.kernels import KernelsEfficiency as Efficiency
 from perfmodel.machines.kernels import efficiency_of
 from perfmodel.prediction import evaluate
@@ -145,6 +145,8 @@ class Group:
 
 def groups(efficiency: Callable[[str, str], Efficiency]) -> list[Group]:
     """Return the rows by group; ``efficiency`` gives the kernel-level efficiencies of a chip and engine."""
+    # What stands for a name is that of the present folder, not of the last question.
+    forget()
     runs: OrderedDict[str, dict[str, Any]] = OrderedDict()
     for given in public.fitted_rows():
         if not public.is_plain(given) or not given["concurrency_or_batch"]:
