@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ class Checked:
     Attributes
     ----------
     limits, values, errors : dict
-        By time and statistic: the objective, its mean over seeds, and the standard error of that mean [s].
+        By time and statistic: the objective, its mean over seeds, and the standard error of that mean; NaN of one seed,
+        which is left alone only where a value is far from its limit [s].
     requests : int
         Requests of all seeds.
     """
@@ -31,7 +33,8 @@ class Checked:
 
     def _beyond(self, key: Key, errors: float) -> float:
         """Return a value, so many standard errors up, over its limit."""
-        return (self.values[key] + errors * self.errors[key]) / self.limits[key]
+        error = 0.0 if math.isnan(self.errors[key]) else self.errors[key]
+        return (self.values[key] + errors * error) / self.limits[key]
 
     @property
     def worst(self) -> float:
@@ -51,7 +54,7 @@ class Checked:
     def words(self) -> str:
         """Return the objective that stands worst, with what the simulation gives."""
         key = max(self.values, key=lambda one: self._beyond(one, 2.0))
-        sure = f" +- {self.errors[key] / self.values[key]:.1%}" if self.errors[key] else ""
+        sure = f" +- {self.errors[key] / self.values[key]:.1%}" if self.errors[key] > 0 else ""
         found = f"simulated {phrase(key)} {show(self.values[key], 's', 3)}{sure}"
         return found if self.met or self.missed else f"{found}: too close to call"
 

@@ -335,6 +335,11 @@ def size(
         if not best and not everything:
             best, refused, tried = _search(bases, fixed, lengths, demand, most_chips, nearest)
         for answer in best:
+            if demand.objectives.limits and answer.checked is None:
+                warnings.append(
+                    f"{answer.scenario.system.name}: {_CHECKS} simulations settled no plan; this one is the closed "
+                    "form's, and not simulated"
+                )
             if what := machine_of(answer.scenario.system).unmeasured(answer.scenario):
                 only = "" if everything else "no measured layout serves it; "
                 warnings.append(f"{answer.scenario.system.name}: {only}nobody has measured {what}, as in this plan")

@@ -72,7 +72,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
             values.append(0.0 if value is None else value)
         means = {key: float(np.mean(values)) for key, values in seen.items()}
         errors = {
-            key: float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+            key: float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
             for key, values in seen.items()
         }
         found = Checked(limits, means, errors, (seed + 1) * count)
@@ -147,11 +147,11 @@ def sure(answer: Sized, most: int) -> Sure | None:
     while high / low > 1.03:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
-    share = answer.chips / load.replicas * load.replicas / count
+    each = answer.chips / count
     slow, fast = (needed(math.exp(sign * _BAND * sigma)) for sign in (1, -1))
     return Sure(
-        share * sold(answer.scenario, fast or 1),
-        share * sold(answer.scenario, slow) if slow else math.inf,
+        math.ceil(each * sold(answer.scenario, fast or 1)),
+        math.ceil(each * sold(answer.scenario, slow)) if slow else math.inf,
         NormalDist().cdf(math.log(low) / sigma),
     )
 

@@ -21,6 +21,10 @@ def left_out():
     return calibrate.cross_validation("model")
 
 
+def missed(what):
+    return pytest.mark.xfail(strict=True, reason=f"a goal that is missed: {what}")
+
+
 def mape(errors):
     return float(np.mean(np.abs(errors)))
 
@@ -50,6 +54,21 @@ def test_tpot_of_classes_that_were_never_seen(left_out):
 def test_ttft_of_a_model_that_was_never_seen(left_out):
     assert mape(errors_of(left_out, "ttft", ("dense",))) <= 0.205
     assert np.median(np.abs(errors_of(left_out, "ttft", CLASSES[1:], "blackwell"))) <= 0.3
+
+
+@pytest.mark.parametrize(
+    ("metric", "kinds", "generation", "goal"),
+    [
+        pytest.param("tpot", CLASSES[:1], "hopper", 0.06, marks=missed("7.8 %")),
+        ("tpot", CLASSES[:1], "blackwell", 0.06),
+        pytest.param("tpot", CLASSES[1:], "hopper", 0.12, marks=missed("21 %")),
+        ("tpot", CLASSES[1:], "blackwell", 0.15),
+        ("ttft", CLASSES[:1], "hopper", 0.2),
+        pytest.param("ttft", CLASSES[:1], "blackwell", 0.2, marks=missed("22 %")),
+    ],
+)
+def test_goals_of_models_that_were_never_seen(left_out, metric, kinds, generation, goal):
+    assert mape(errors_of(left_out, metric, kinds, generation)) <= goal
 
 
 def test_bands_drawn_from_other_models_hold_65_to_95_percent_of_left_out_rows(left_out):

@@ -36,15 +36,13 @@ def measured():
     return rows()
 
 
+@pytest.mark.xfail(strict=True, reason="a goal that is missed: docs/limits has the medians by engine")
 def test_the_chain_meets_benchmarks_of_drawn_lengths(measured):
-    """InferenceX runs of vLLM and TensorRT-LLM: with their burst at the start, and nothing fitted for it.
-
-    Over dense models and experts together; docs/limits has the medians by engine.
-    """
+    """InferenceX runs of vLLM and TensorRT-LLM: with their burst at the start, and nothing fitted for it."""
     drawn = measured[(measured.lengths == "drawn") & (measured.engine != "sglang")]
     error = np.abs(drawn["chain and burst"] / drawn.measured - 1)
     assert len(drawn) > 600
-    assert error.median() < 0.17
+    assert error.median() < 0.1
 
 
 def test_without_the_burst_the_chain_is_too_fast(measured):

@@ -489,7 +489,10 @@ def _traffic(given: Mapping[str, str], form: Form, prompt: float, output: float,
 def _precisions(row: Row, written: str, model: Model, system: System) -> tuple[str, str]:
     """Return the precisions of weights and cache, and note where a name does not say what it seems to."""
     given = row.given
-    weights = find_precision(given.get("dtype_weights", ""), "dtype_weights") or written or model.precision
+    weights = find_precision(given.get("dtype_weights", ""), "dtype_weights") or written
+    if not weights:
+        weights = model.precision
+        row.notes.append(f"the precision of the weights is not given: {weights}, the checkpoint's")
     if model.precision == "mxfp4" and weights in ("fp4", "int4", "fp8"):
         if weights == "fp8":
             row.notes.append(f"{model.name} is published in MXFP4: FP8 is taken to be its activations")
