@@ -376,7 +376,8 @@ def test_a_killed_client_loses_no_finished_partition(space, tmp_path):
     script.write_text(textwrap.dedent(CLIENT).format(axes=AXES, place=str(place), keep=CHEAP, points=POINTS))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     client = subprocess.Popen([sys.executable, str(script)], env=environment)
-    wait_for(place, 4, alive=lambda: client.poll() is None)
+    # One more than the client hands out ahead: so that it has noted at least the first.
+    wait_for(place, cluster.AHEAD + 1, alive=lambda: client.poll() is None)
     workers = descendants(client.pid)
     client.kill()
     client.wait()
