@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import UserError
-from perfmodel.specs.architectures import Form, form_of
+from perfmodel.specs.architectures.forms import Form
+from perfmodel.specs.architectures.table import form_of
 from perfmodel.specs.config import Config, shown
 from perfmodel.specs.paths import quantities
 from perfmodel.specs.storage import Stored, read_storage

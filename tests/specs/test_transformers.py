@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from perfmodel.specs import architectures, catalog, weights
+from perfmodel.specs import catalog, weights
+from perfmodel.specs.architectures import table as architectures
 
 pytestmark = pytest.mark.nightly
 
