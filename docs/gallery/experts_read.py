@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 import perfmodel
-from perfmodel.equations import transformer
+from perfmodel.equations import experts
 
 batch = np.unique(np.geomspace(1, 1024, 60).round())
 frames = []
 for name in ["deepseek-v3", "qwen3-next-80b-a3b", "qwen3-235b-a22b", "mixtral-8x7b"]:
     moe = next(run.moe for run in perfmodel.model(name).layers if run.moe is not None)
-    read = transformer.distinct_experts(experts=moe.experts, top_k=moe.top_k, tokens=batch)
+    read = experts.distinct_experts(experts=moe.experts, top_k=moe.top_k, tokens=batch)
     label = f"{name}: {moe.top_k:g} of {moe.experts:g}"
     frames.append(pd.DataFrame({"model": label, "batch": batch, "share": read / moe.experts}))
 

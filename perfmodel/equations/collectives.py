@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equation import equation
-from perfmodel.numerics import Number, ceil_div, floor, log, maximum, minimum, switch_at
+from perfmodel.numerics import Number, log, maximum, minimum, switch_at
 
-_THAKUR = "Thakur et al. 2005, doi:10.1177/1094342005051521"
-_SHIP = "SHIP (MLSys 2026), reconstructed"
+THAKUR = "Thakur et al. 2005, doi:10.1177/1094342005051521"
+SHIP = "SHIP (MLSys 2026), reconstructed"
 
 
 @equation(symbol=r"t_{hop}", unit="s", source="Hockney 1994, doi:10.1016/S0167-8191(06)80021-9")
@@ -34,7 +34,7 @@ def hop_time(*, message: Number, hops: Number, latency: Number, bandwidth: Numbe
     return hops * latency + message / bandwidth
 
 
-@equation(symbol=r"t_{ring}", unit="s", source=f"{_THAKUR}, ring")
+@equation(symbol=r"t_{ring}", unit="s", source=f"{THAKUR}, ring")
 def ring_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, bandwidth: Number) -> Any:
     r"""All-reduce around a ring: reduce-scatter, then all-gather.
 
@@ -101,7 +101,7 @@ def one_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
     return minimum(1.0, ranks - 1) * latency + (ranks - 1) * message / bandwidth
 
 
-@equation(symbol=r"t_{two}", unit="s", source=f"{_THAKUR}, reduce-scatter and all-gather")
+@equation(symbol=r"t_{two}", unit="s", source=f"{THAKUR}, reduce-scatter and all-gather")
 def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Any:
     r"""All-reduce in two exchanges.
 
@@ -124,7 +124,7 @@ def two_shot_all_reduce(*, message: Number, ranks: Number, latency: Number, band
     return minimum(1.0, ranks - 1) * latency + 2 * (ranks - 1) / ranks * message / bandwidth
 
 
-@equation(symbol=r"t_{AR}", unit="s", source=f"{_THAKUR}, two levels: sums inside the nodes, then between them")
+@equation(symbol=r"t_{AR}", unit="s", source=f"{THAKUR}, two levels: sums inside the nodes, then between them")
 def hierarchical_all_reduce(*, local: Number, across: Number) -> Any:
     r"""All-reduce over several nodes.
 
@@ -166,7 +166,7 @@ def in_switch_all_reduce(*, message: Number, ranks: Number, latency: Number, ban
     return minimum(1.0, ranks - 1) * (latency + (ranks + 1) / ranks * message / bandwidth)
 
 
-@equation(symbol=r"t_{AG}", unit="s", source=f"{_THAKUR}, ring")
+@equation(symbol=r"t_{AG}", unit="s", source=f"{THAKUR}, ring")
 def all_gather(*, message: Number, ranks: Number, hop_latency: Number, bandwidth: Number) -> Any:
     r"""All-gather around a ring; a reduce-scatter takes as long.
 
@@ -189,7 +189,7 @@ def all_gather(*, message: Number, ranks: Number, hop_latency: Number, bandwidth
     return (ranks - 1) * hop_latency + (ranks - 1) / ranks * message / bandwidth
 
 
-@equation(symbol=r"t_{A2A}", unit="s", source=f"{_THAKUR}, direct exchange")
+@equation(symbol=r"t_{A2A}", unit="s", source=f"{THAKUR}, direct exchange")
 def all_to_all(*, message: Number, ranks: Number, latency: Number, bandwidth: Number) -> Any:
     r"""All-to-all: each chip sends every other one its part of a message.
 
@@ -275,161 +275,6 @@ def hierarchical_all_to_all(
     return latency + maximum(inside / bandwidth, across / network)
 
 
-@equation(symbol=r"t_{mesh}", unit="s", source="direct exchange over a link to every other chip, twice")
-def full_mesh_all_reduce(*, message: Number, ranks: Number, latency: Number, link_bandwidth: Number) -> Any:
-    r"""All-reduce where every pair of chips has a link of its own.
-
-    Parameters
-    ----------
-    message : Number
-        Payload of a rank [B].
-    ranks : Number
-        Chips [1].
-    latency : Number
-        Of the call [s].
-    link_bandwidth : Number
-        Of one link, one direction [B/s].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    return minimum(1.0, ranks - 1) * (latency + 2 * message / ranks / link_bandwidth)
-
-
-@equation(symbol=r"t_{torus}", unit="s", source=f"{_THAKUR}, rings along each dimension, all ports busy")
-def torus_all_reduce(
-    *, message: Number, ranks: Number, dimensions: Number, latency: Number, hop_latency: Number, bandwidth: Number
-) -> Any:
-    r"""All-reduce on a torus, the message cut into one part for each direction of each dimension.
-
-    Parameters
-    ----------
-    message : Number
-        Payload of a rank [B].
-    ranks : Number
-        Chips, side to the power of the dimensions [1].
-    dimensions : Number
-        Dimensions of the torus [1].
-    latency : Number
-        Of the call [s].
-    hop_latency : Number
-        Of one step around a ring [s].
-    bandwidth : Number
-        Of all ports of a chip, one direction [B/s].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    steps = 2 * dimensions * (ranks ** (1 / dimensions) - 1)
-    return minimum(1.0, ranks - 1) * latency + steps * hop_latency + 2 * (ranks - 1) / ranks * message / bandwidth
-
-
-@equation(symbol=r"D_{torus}", unit="1", source="half of each ring")
-def torus_diameter(*, side: Number, dimensions: Number) -> Any:
-    r"""Most hops between two chips of a torus.
-
-    Parameters
-    ----------
-    side : Number
-        Chips along a dimension [1].
-    dimensions : Number
-        Dimensions [1].
-
-    Returns
-    -------
-    Number
-        Hops [1].
-    """
-    return dimensions * floor(side / 2)
-
-
-@equation(symbol=r"L_{torus}", unit="1", source="a cut through a torus meets each ring twice")
-def torus_bisection_links(*, side: Number, dimensions: Number) -> Any:
-    r"""Links across the middle of a torus of even side.
-
-    Parameters
-    ----------
-    side : Number
-        Chips along a dimension; more than 2 [1].
-    dimensions : Number
-        Dimensions [1].
-
-    Returns
-    -------
-    Number
-        Links, one way [1].
-    """
-    return 2 * side ** (dimensions - 1)
-
-
-@equation(symbol=r"L_{mesh}", unit="1", source="each chip of one half has a link to each of the other")
-def full_mesh_bisection_links(*, chips: Number) -> Any:
-    r"""Links across the middle of a full mesh of an even number of chips.
-
-    Parameters
-    ----------
-    chips : Number
-        Chips [1].
-
-    Returns
-    -------
-    Number
-        Links, one way [1].
-    """
-    return chips * chips / 4
-
-
-@equation(symbol=r"D_{ft}", unit="1", source="Leiserson 1985, doi:10.1109/TC.1985.6312192: up to the root and down")
-def fat_tree_hops(*, levels: Number) -> Any:
-    r"""Links between two chips of a fat tree that meet at its root.
-
-    Parameters
-    ----------
-    levels : Number
-        Levels of switches [1].
-
-    Returns
-    -------
-    Number
-        Links [1].
-    """
-    return 2 * levels
-
-
-@equation(symbol=r"t_{ft}", unit="s", source="two-shot over links that upper levels share")
-def fat_tree_all_reduce(
-    *, message: Number, ranks: Number, levels: Number, hop_latency: Number, bandwidth: Number, oversubscription: Number
-) -> Any:
-    r"""All-reduce over a fat tree: reduce-scatter and all-gather, each across the root.
-
-    Parameters
-    ----------
-    message : Number
-        Payload of a rank [B].
-    ranks : Number
-        Chips [1].
-    levels : Number
-        Levels of switches [1].
-    hop_latency : Number
-        Of one link [s].
-    bandwidth : Number
-        Of a chip, one direction [B/s].
-    oversubscription : Number
-        Bandwidth below a switch over that above it; 1 for full bisection [1].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    exchange = 2 * levels * hop_latency + (ranks - 1) / ranks * message * oversubscription / bandwidth
-    return 2 * minimum(1.0, ranks - 1) * exchange
-
-
 @equation(symbol=r"t_{eager}", unit="s", source="measured eager all-reduces are flat at the launch time of the host")
 def eager_collective(*, collective: Number, launch: Number) -> Any:
     r"""Collective that the host launches by itself instead of a CUDA graph.
@@ -470,7 +315,7 @@ def switched_all_reduce(*, message: Number, threshold: Number, small: Number, la
     return switch_at(message, threshold, small, large)
 
 
-@equation(symbol=r"t_{AR}", unit="s", source=f"{_SHIP} from its knees: 50 % at 32 KiB, 90 % at 80 KiB")
+@equation(symbol=r"t_{AR}", unit="s", source=f"{SHIP} from its knees: 50 % at 32 KiB, 90 % at 80 KiB")
 def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number, exponent: Number) -> Any:
     r"""All-reduce of 8 to 64 LPUs: the p-norm of latency and wire time.
 
@@ -497,7 +342,7 @@ def saturating_all_reduce(*, message: Number, latency: Number, bandwidth: Number
     return (latency**exponent + (message / bandwidth) ** exponent) ** (1 / exponent)
 
 
-@equation(symbol=r"t_{root}", unit="s", source=f"{_SHIP}: RedBcast, a reading of the name, defined nowhere in print")
+@equation(symbol=r"t_{root}", unit="s", source=f"{SHIP}: RedBcast, a reading of the name, defined nowhere in print")
 def rooted_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, link_bandwidth: Number) -> Any:
     r"""All-reduce at one chip of a clique: every other sends it the whole message, and it sends the sum back.
 
@@ -520,7 +365,7 @@ def rooted_all_reduce(*, message: Number, ranks: Number, hop_latency: Number, li
     return 2 * minimum(1.0, ranks - 1) * (hop_latency + message / link_bandwidth)
 
 
-@equation(symbol=r"t_{PAARD}", unit="s", source=f"{_SHIP}: PAARD, a reading of the name, defined nowhere in print")
+@equation(symbol=r"t_{PAARD}", unit="s", source=f"{SHIP}: PAARD, a reading of the name, defined nowhere in print")
 def two_level_all_reduce(
     *, message: Number, local: Number, nodes: Number, hop_latency: Number, link_bandwidth: Number, ports: Number
 ) -> Any:
@@ -572,61 +417,6 @@ def saturation(*, message: Number, time: Number, bandwidth: Number) -> Any:
     return message / (time * bandwidth)
 
 
-@equation(symbol=r"L_{cut}", unit="1", source=f"{_SHIP}: 4 links to each of the 4 next nodes; reproduces Table 1")
-def quadfour_cut_links(*, skipped: Number) -> Any:
-    r"""Links that still cross a cut of a QuadFour chain past dead nodes.
-
-    Parameters
-    ----------
-    skipped : Number
-        Consecutive nodes that are down [1].
-
-    Returns
-    -------
-    Number
-        Links, one way; 0 from four dead nodes on [1].
-    """
-    alive = maximum(0.0, 4 - skipped)
-    return 4 * alive * (alive + 1) / 2
-
-
-@equation(symbol=r"BW_{cut}", unit="B/s", source=f"{_SHIP}, Table 1")
-def quadfour_forward_bandwidth(*, skipped: Number, port_bandwidth: Number) -> Any:
-    r"""Forward bandwidth of a QuadFour chain past dead nodes.
-
-    Parameters
-    ----------
-    skipped : Number
-        Consecutive nodes that are down [1].
-    port_bandwidth : Number
-        Payload of one port, one direction [B/s].
-
-    Returns
-    -------
-    Number
-        Bandwidth, one direction [B/s].
-    """
-    alive = maximum(0.0, 4 - skipped)
-    return 4 * alive * (alive + 1) / 2 * port_bandwidth
-
-
-@equation(symbol=r"D", unit="1", source=f"{_SHIP}: ring of nodes with 4 neighbours forward and backward")
-def quadfour_ring_diameter(*, nodes: Number) -> Any:
-    r"""Most hops between two LPUs of a ring of nodes.
-
-    Parameters
-    ----------
-    nodes : Number
-        Nodes of 8 LPUs [1].
-
-    Returns
-    -------
-    Number
-        Hops; 3 for 9 nodes (72 LPUs), 5 for 17 (136 LPUs) [1].
-    """
-    return 2 * ceil_div(floor(nodes / 2), 4.0) + 1
-
-
 @equation(symbol=r"t_{sync}", unit="s", source="LIMINAL, arXiv:2507.14397, exposed synchronisation")
 def exposed_sync_time(*, layers: Number, per_layer: Number, latency: Number) -> Any:
     r"""Synchronisation that nothing hides.
@@ -669,7 +459,7 @@ def least_hiding_bandwidth(*, message: Number, ranks: Number, time: Number) -> A
     return 2 * (ranks - 1) / ranks * message / time
 
 
-@equation(symbol=r"t_{exp}", unit="s", source=f"{_SHIP}: what the matrix product does not cover")
+@equation(symbol=r"t_{exp}", unit="s", source=f"{SHIP}: what the matrix product does not cover")
 def exposed_collective(*, collective: Number, hidden_behind: Number) -> Any:
     r"""Part of a collective that sticks out of the work it overlaps.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.equations import transformer
+from perfmodel.equations import experts
 from perfmodel.specs import catalog, files
 from perfmodel.writing import whole
 
@@ -59,9 +59,8 @@ def _utilisation(row: dict[str, str]) -> tuple[float, float]:
         width = 2 * float(shape["heads"]) + 2 * float(shape["kv"])
         moved = float(row["concurrency_or_batch"]) * float(row["isl"]) * width * float(shape["hd"]) * 2
         return moved / seconds / 1e12 / BANDWIDTH, float(row["derived_tflops"]) / RATES["bfloat16"]
-    experts = float(shape["experts"])
-    met = transformer.distinct_experts(
-        experts=experts, top_k=float(shape["topk"]), tokens=float(row["concurrency_or_batch"])
+    met = experts.distinct_experts(
+        experts=float(shape["experts"]), top_k=float(shape["topk"]), tokens=float(row["concurrency_or_batch"])
     )
     weights = 3 * float(shape["hidden"]) * float(shape["inter"]) / float(shape["tp"]) * BYTES[row["dtype_weights"]]
     moved = weights * met / float(shape["ep"])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfmodel.equations import collectives, pipeline, roofline, transformer
+from perfmodel.equations import collectives, experts, pipeline, roofline, topologies
 from perfmodel.errors import UserError
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, scale_up_link, stage_link
@@ -269,7 +269,7 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
     if operator.kind == "attention":
         moved = moved + operator.cache / operator.cache_shards
     if operator.exchange is not None:
-        fullest = transformer.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
+        fullest = experts.imbalance_factor(imbalance=efficiency.expert_imbalance, ep=plan.ep)
         flops, moved = (operator.flops + operator.padding) / shards * fullest, moved * fullest
         # Ranks of other groups share the experts: this group's part of the work is that of its own tokens.
         useful = operator.flops * plan.tp / shards
@@ -555,7 +555,7 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
     later = later_hop(system, ranks)
     if link.topology.startswith("torus"):
         # The call's latency is per call and carries its hops: only what they take beyond those counts here.
-        return collectives.torus_all_reduce(
+        return topologies.torus_all_reduce(
             message=message,
             ranks=ranks,
             dimensions=float(link.topology[-2]),
@@ -565,7 +565,7 @@ def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
         )
     latency = latency + 2 * later
     if link.topology == "mesh":
-        return collectives.full_mesh_all_reduce(
+        return topologies.full_mesh_all_reduce(
             message=message,
             ranks=ranks,
             latency=latency,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfmodel.equations import transformer
+from perfmodel.equations import latent_attention, transformer
 from perfmodel.numerics import minimum, total
 from perfmodel.specs.types import PRECISION_BYTES, Indexer, Layers, Model, Scenario
 from perfmodel.specs.weights import is_recurrent, state_heads, state_parts, value_width
@@ -34,7 +34,7 @@ def kv_bytes_per_token_layer(layers: Layers, precision: str) -> Any:
         return 0.0
     row = row_bytes(layers, precision)
     if layers.compressed is not None and layers.compressed.ratio is not None:
-        return row + transformer.compressed_entries(tokens=row, ratio=layers.compressed.ratio)
+        return row + latent_attention.compressed_entries(tokens=row, ratio=layers.compressed.ratio)
     return row
 
 
@@ -61,14 +61,14 @@ def row_bytes(layers: Layers, precision: str) -> Any:
         )
     if (mla := layers.mla) is not None:
         if mla.indexer is not None and precision == "fp8":
-            return transformer.scaled_latent_bytes(kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim)
+            return latent_attention.scaled_latent_bytes(kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim)
         return transformer.kv_bytes_per_token(
             kv_heads=1.0, key_dim=mla.kv_lora_rank, value_dim=mla.qk_rope_head_dim, bytes_per_element=element
         )
     if (compressed := layers.compressed) is not None:
         if precision == "fp8":
             plain = compressed.head_dim - compressed.rope_dim
-            return transformer.scaled_latent_bytes(kv_lora_rank=plain, rope_dim=compressed.rope_dim)
+            return latent_attention.scaled_latent_bytes(kv_lora_rank=plain, rope_dim=compressed.rope_dim)
         return transformer.kv_bytes_per_token(
             kv_heads=1.0, key_dim=compressed.head_dim, value_dim=0.0, bytes_per_element=element
         )
@@ -114,7 +114,7 @@ def index_bytes_per_token(layers: Layers, precision: str) -> Any:
     key = indexer.head_dim + INDEX_SCALE_BYTES
     if layers.compressed is not None:
         assert layers.compressed.ratio is not None
-        return transformer.compressed_entries(tokens=key, ratio=layers.compressed.ratio)
+        return latent_attention.compressed_entries(tokens=key, ratio=layers.compressed.ratio)
     return key
 
 
@@ -156,7 +156,7 @@ def held_tokens(layers: Layers, tokens: Any) -> Any:
         held = minimum(tokens, compressed.window)
         if compressed.ratio is None:
             return held
-        return held + transformer.compressed_entries(tokens=tokens, ratio=compressed.ratio)
+        return held + latent_attention.compressed_entries(tokens=tokens, ratio=compressed.ratio)
     return tokens
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from perfmodel.equations import memory, roofline, transformer
+from perfmodel.equations import constant_states, engine_memory, experts, latent_attention, memory, roofline, transformer
 from perfmodel.machines.kv_cache import (
     ACTIVATION_BYTES,
     cache_shards,
@@ -371,9 +371,9 @@ def expert_padding(scenario: Scenario, layers: Layers) -> Any:
     engine, moe, plan = scenario.system.engine, layers.moe, scenario.deployment
     if engine is None or moe is None or precision_of(scenario, "experts", layers) != "mxfp4":
         return 1.0
-    return memory.filled_up(
+    return engine_memory.filled_up(
         dimension=scenario.model.hidden, shards=1.0, multiple=engine.expert_hidden
-    ) * memory.filled_up(
+    ) * engine_memory.filled_up(
         dimension=moe.intermediate, shards=maximum(1.0, plan.tp / plan.ep), multiple=engine.expert_width
     )
 
@@ -583,7 +583,7 @@ def _indexer_operators(
     with scope("index_scores"):
         scored = [transformer.mean_attended_tokens(context=part.context, tokens=part.tokens) for part in work]
         if ratio is not None:
-            scored = [transformer.compressed_entries(tokens=seen, ratio=ratio) for seen in scored]
+            scored = [latent_attention.compressed_entries(tokens=seen, ratio=ratio) for seen in scored]
         yield Operator(
             name="index_scores",
             kind="attention",
@@ -620,10 +620,10 @@ def _met_compressed(attention: CompressedAttention, part: Pass) -> _Met:
     attended = transformer.mean_attended_in_window(context=part.context, tokens=part.tokens, window=attention.window)
     reach = minimum(part.context, attention.window)
     if attention.ratio is not None:
-        entries = transformer.compressed_entries(
+        entries = latent_attention.compressed_entries(
             tokens=transformer.mean_attended_tokens(context=part.context, tokens=part.tokens), ratio=attention.ratio
         )
-        behind = transformer.compressed_entries(tokens=part.context, ratio=attention.ratio)
+        behind = latent_attention.compressed_entries(tokens=part.context, ratio=attention.ratio)
         if attention.indexer is not None:
             entries, behind = (minimum(some, attention.indexer.top_k) for some in (entries, behind))
         attended, reach = attended + entries, reach + behind
@@ -677,10 +677,10 @@ def _recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
             name="state",
             kind="attention",
             count=layers.count,
-            flops=transformer.state_flops(tokens=tokens, elements=elements),
+            flops=constant_states.state_flops(tokens=tokens, elements=elements),
             weights=0.0,
             cache=total(
-                transformer.state_traffic(
+                constant_states.state_traffic(
                     sequences=part.sequences, elements=elements, bytes_per_element=ACTIVATION_BYTES
                 )
                 for part in work
@@ -732,7 +732,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     with scope("experts"):
         one, picked = expert_parameters(model, moe), experts_met(moe)
         expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=storage.element)
-        met = transformer.distinct_experts(
+        met = experts.distinct_experts(
             experts=maximum(picked, _efficiency(scenario).even_experts(moe.experts)),
             top_k=picked,
             tokens=tokens * replicas,
@@ -754,7 +754,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             shards=maximum(plan.tp, plan.ep),
             streamed=routed * expert_bytes,
             padding=transformer.gemm_flops(
-                tokens=transformer.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=one
+                tokens=experts.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=one
             ),
             all_reduce=summed_message(scenario, tokens),
             exchange=Exchange(tokens * hidden, picked, moe.node_limit, not any(part.decoding for part in work)),
@@ -867,7 +867,7 @@ def _adapter_operator(scenario: Scenario, layers: Layers, work: Work) -> Operato
     with scope("adapters"):
         # What every chip holds whole, every chip reads and multiplies.
         weights = (lora.sharded + lora.replicated * tp) / layer_count(scenario.model)
-        met = transformer.distinct_experts(experts=lora.adapters, top_k=1.0, tokens=sequences)
+        met = experts.distinct_experts(experts=lora.adapters, top_k=1.0, tokens=sequences)
         return Operator(
             name="adapters",
             kind="gemm",

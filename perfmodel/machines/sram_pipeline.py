@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from perfmodel.equations import collectives, memory, pipeline, roofline, serving
+from perfmodel.equations import collectives, memory, pipeline, roofline, serving, topologies
 from perfmodel.machines import base, speculation
 from perfmodel.machines.base import Decoding, Loop, Machine
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
@@ -292,9 +292,7 @@ def hop_time(scenario: Scenario, tokens: Any) -> Any:
     link = base.scale_up_link(system)
     bandwidth = link.bandwidth_per_direction * plan.tp
     if link.topology == "quadfour":
-        bandwidth = collectives.quadfour_forward_bandwidth(
-            skipped=0.0, port_bandwidth=link.port_bandwidth_per_direction
-        )
+        bandwidth = topologies.quadfour_forward_bandwidth(skipped=0.0, port_bandwidth=link.port_bandwidth_per_direction)
     return collectives.hop_time(
         message=tokens * scenario.model.hidden * ACTIVATION_BYTES,
         hops=1.0,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfmodel.equations import memory, pipeline, serving
+from perfmodel.equations import engine_memory, memory, paging, pipeline, serving
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.kv_cache import (
     cache_shards,
@@ -225,8 +225,8 @@ def _stored_tokens(run: Layers, tokens: Any, block: Any) -> Any:
     """Return the tokens whose blocks one request occupies in a layer."""
     if run.attention is not None and run.attention.sliding is not None:
         window = run.attention.sliding.window
-        return memory.windowed_blocks(tokens=tokens, window=window, block=block) * block
-    return memory.request_blocks(tokens=tokens, block=block) * block
+        return paging.windowed_blocks(tokens=tokens, window=window, block=block) * block
+    return paging.request_blocks(tokens=tokens, block=block) * block
 
 
 def request_bytes(scenario: Scenario, tokens: Any) -> Any:
@@ -347,12 +347,12 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
     if is_given(engine.activation_peak):
         return engine.activation_peak
     if engine.name == "sglang":
-        return memory.sglang_activations(tokens=engine.batched_tokens)
+        return engine_memory.sglang_activations(tokens=engine.batched_tokens)
     model, plan = scenario.model, scenario.deployment
     tokens = engine.batched_tokens
     drafted: Any = 0.0
     if scenario.speculation is not None:
-        drafted = memory.drafted_rows(rows=engine.sequences, k=scenario.speculation.k, tokens=tokens)
+        drafted = engine_memory.drafted_rows(rows=engine.sequences, k=scenario.speculation.k, tokens=tokens)
     workspace: Any = 0.0
     for run in model.layers:
         if run.moe is None:
@@ -361,11 +361,13 @@ def peak_of_activations(scenario: Scenario, engine: Engine) -> Any:
             width = run.moe.intermediate / maximum(1.0, plan.tp / plan.ep)
             workspace = maximum(
                 workspace,
-                memory.expert_workspace(tokens=tokens, top_k=run.moe.top_k, intermediate=width, hidden=model.hidden),
+                engine_memory.expert_workspace(
+                    tokens=tokens, top_k=run.moe.top_k, intermediate=width, hidden=model.hidden
+                ),
             )
-    return memory.activation_peak(
+    return engine_memory.activation_peak(
         forward=activations_of_a_layer(scenario, engine),
-        logits=memory.logit_activations(
+        logits=engine_memory.logit_activations(
             rows=engine.sequences,
             drafted=drafted,
             vocab=model.vocab,
@@ -397,7 +399,7 @@ def activations_of_a_layer(scenario: Scenario, engine: Engine) -> Any:
             widths = maximum(widths, run.mlp.intermediate / plan.tp)
         if run.moe is not None:
             widths = maximum(widths, run.moe.shared / plan.tp)
-    return memory.forward_activations(
+    return engine_memory.forward_activations(
         tokens=engine.batched_tokens, hidden=model.hidden, intermediate=widths, streams=engine.hidden_streams
     )
 
@@ -426,7 +428,7 @@ def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
         rule: Callable[..., Budget] = plugins.load(plugins.ENGINES, engine.name)
         return rule(scenario, engine, capacity, weights)
     peak = peak_of_activations(scenario, engine)
-    outside = memory.non_torch_memory(
+    outside = engine_memory.non_torch_memory(
         context=engine.context_memory,
         communication=engine.communication_memory,
         ranks=maximum(plan.tp, plan.ep),
@@ -435,14 +437,16 @@ def budget(scenario: Scenario, capacity: Any, weights: Any) -> Budget:
         graphs = engine.cuda_graphs
         if not is_given(graphs):
             batch = switch_at(plan.tp, 4.0, engine.sequences, engine.group_sequences)
-            graphs = memory.sglang_graphs(batch=batch)
+            graphs = engine_memory.sglang_graphs(batch=batch)
         share = engine.memory_utilisation
         if not is_given(share):
-            reserve = memory.sglang_reserve(visible=capacity, activations=peak, graphs=graphs, tp=plan.tp, pp=plan.pp)
-            share = memory.static_fraction(visible=capacity, reserve=reserve)
-        room = memory.sglang_kv_pool(visible=capacity, utilisation=share, weights=weights, non_torch=outside)
+            reserve = engine_memory.sglang_reserve(
+                visible=capacity, activations=peak, graphs=graphs, tp=plan.tp, pp=plan.pp
+            )
+            share = engine_memory.static_fraction(visible=capacity, reserve=reserve)
+        room = engine_memory.sglang_kv_pool(visible=capacity, utilisation=share, weights=weights, non_torch=outside)
         return Budget(share, peak, outside, graphs, room)
-    pool = memory.trtllm_kv_pool if engine.name == "trtllm" else memory.vllm_kv_pool
+    pool = engine_memory.trtllm_kv_pool if engine.name == "trtllm" else engine_memory.vllm_kv_pool
     room = pool(
         visible=capacity,
         utilisation=engine.memory_utilisation,
@@ -495,13 +499,13 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
         pool = room
         if engine is not None and not all(is_recurrent(run) for run in _cached(scenario)):
             page = per_token * block
-            pool = memory.kv_blocks(room=room, block_bytes=page) * page
+            pool = paging.kv_blocks(room=room, block_bytes=page) * page
         cap = memory.concurrency_cap(room=pool, per_request=per_request)
         if held is not None:
             # One request fits at its full length; of more, each holds what it has brought so far.
             growing = memory.concurrency_cap(room=pool, per_request=request_bytes(scenario, held))
             cap = minimum(growing, cap * growing)
-        concurrency = memory.max_concurrency(room=pool, per_request=per_request)
+        concurrency = paging.max_concurrency(room=pool, per_request=per_request)
         if scenario.model.task == "pool":
             # Nothing is kept of a request: as many run as the engine schedules, if the weights fit at all.
             most = _MANY if engine is None else engine.max_sequences
@@ -583,5 +587,5 @@ def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
     if scenario.model.task == "pool":
         return 0.0
     if is_uniform(scenario):
-        return memory.longest_sequence(room=held.room, bytes_per_token=held.per_token, block=held.block_tokens)
-    return memory.kv_capacity(concurrency=held.concurrency, tokens=tokens)
+        return paging.longest_sequence(room=held.room, bytes_per_token=held.per_token, block=held.block_tokens)
+    return paging.kv_capacity(concurrency=held.concurrency, tokens=tokens)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfmodel.equations import transformer
+from perfmodel.equations import constant_states, experts, latent_attention, transformer
 from perfmodel.numerics import total
 from perfmodel.specs.types import (
     Attention,
@@ -90,7 +90,7 @@ def projected_cache(attention: Attention) -> Any:
 
 def _indexer_part(model: Model, indexer: Indexer, query_width: Any) -> Any:
     """Return the weights of the indexer of latents: its queries are made of the query latent."""
-    return transformer.indexer_parameters(
+    return latent_attention.indexer_parameters(
         hidden=model.hidden, q_lora_rank=query_width, heads=indexer.heads, head_dim=indexer.head_dim
     )
 
@@ -134,12 +134,12 @@ def compressed_parts(model: Model, part: CompressedAttention) -> dict[str, Any]:
     }
     if part.ratio is not None:
         overlap = 1.0 if part.indexer is None else 2.0
-        parts["compress"] = transformer.compressor_parameters(
+        parts["compress"] = latent_attention.compressor_parameters(
             hidden=model.hidden, head_dim=part.head_dim, ratio=part.ratio, overlap=overlap
         )
     if part.indexer is not None:
         assert part.ratio is not None
-        compress = transformer.compressor_parameters(
+        compress = latent_attention.compressor_parameters(
             hidden=model.hidden, head_dim=part.indexer.head_dim, ratio=part.ratio, overlap=2.0
         )
         queries = project(inputs=part.q_lora_rank, outputs=part.indexer.heads * part.indexer.head_dim, bias=0.0)
@@ -163,16 +163,16 @@ def mla_parts(model: Model, mla: Mla) -> dict[str, Any]:
     """
     rank = 0.0 if mla.direct_query else mla.q_lora_rank
     parts = {
-        "latents": transformer.mla_down_parameters(
+        "latents": latent_attention.mla_down_parameters(
             hidden=model.hidden, q_lora_rank=rank, kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim
         ),
-        "queries": transformer.mla_query_parameters(
+        "queries": latent_attention.mla_query_parameters(
             width=model.hidden if mla.direct_query else mla.q_lora_rank,
             heads=mla.heads,
             nope_dim=mla.qk_nope_head_dim,
             rope_dim=mla.qk_rope_head_dim,
         ),
-        "expand": transformer.mla_up_parameters(
+        "expand": latent_attention.mla_up_parameters(
             kv_lora_rank=mla.kv_lora_rank, heads=mla.heads, nope_dim=mla.qk_nope_head_dim, v_dim=mla.v_head_dim
         ),
         "out": transformer.output_parameters(hidden=model.hidden, heads=mla.heads, head_dim=mla.v_head_dim, bias=0.0),
@@ -199,7 +199,7 @@ def state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
     """
     if (linear := layers.linear) is not None:
         keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
-        parameters = transformer.linear_attention_parameters(
+        parameters = constant_states.linear_attention_parameters(
             hidden=model.hidden,
             key_width=keys,
             value_width=values,
@@ -210,7 +210,7 @@ def state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
         return parameters, values * linear.key_head_dim + (2 * keys + values) * (linear.conv_kernel - 1)
     if (second := layers.mamba2) is not None:
         inner = second.heads * second.head_dim
-        parameters = transformer.mamba2_parameters(
+        parameters = constant_states.mamba2_parameters(
             hidden=model.hidden,
             heads=second.heads,
             head_dim=second.head_dim,
@@ -224,7 +224,7 @@ def state_parts(model: Model, layers: Layers) -> tuple[Any, Any]:
         return layers.recurrent.weights, layers.recurrent.state
     first = layers.mamba1
     assert first is not None
-    parameters = transformer.mamba1_parameters(
+    parameters = constant_states.mamba1_parameters(
         hidden=model.hidden,
         inner=first.inner,
         state=first.state,
@@ -392,9 +392,9 @@ def router_parameters(model: Model, moe: Moe) -> Any:
     Number
         Weights [1].
     """
-    experts = moe.experts if moe.zero_experts is None else moe.experts + moe.zero_experts
-    return transformer.router_parameters(
-        hidden=model.hidden, experts=experts, bias=float(moe.router_bias), shared_gate=float(moe.shared_gate)
+    outputs = moe.experts if moe.zero_experts is None else moe.experts + moe.zero_experts
+    return experts.router_parameters(
+        hidden=model.hidden, experts=outputs, bias=float(moe.router_bias), shared_gate=float(moe.shared_gate)
     )
 
 
@@ -411,7 +411,7 @@ def expert_parameters(model: Model, moe: Moe) -> Any:
     Number
         Weights [1].
     """
-    return transformer.expert_parameters(
+    return experts.expert_parameters(
         hidden=expert_width(model, moe),
         intermediate=moe.intermediate,
         matrices=moe.matrices,
@@ -449,7 +449,7 @@ def experts_met(moe: Moe) -> Any:
     """
     if moe.zero_experts is None:
         return moe.top_k
-    return transformer.computing_experts(top_k=moe.top_k, experts=moe.experts, zero_experts=moe.zero_experts)
+    return experts.computing_experts(top_k=moe.top_k, experts=moe.experts, zero_experts=moe.zero_experts)
 
 
 def vocabulary(model: Model) -> Any:

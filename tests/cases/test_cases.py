@@ -14,7 +14,19 @@ import pytest
 from ruamel.yaml import YAML
 
 import perfmodel
-from perfmodel.equations import caching, memory, metrics, pipeline, power, serving, tco, transformer
+from perfmodel.equations import (
+    caching,
+    experts,
+    latent_attention,
+    memory,
+    metrics,
+    paging,
+    pipeline,
+    power,
+    serving,
+    tco,
+    transformer,
+)
 from perfmodel.errors import UserError
 from perfmodel.machines import operators
 from perfmodel.machines.operators import Pass
@@ -82,7 +94,7 @@ def mistral_small(given):
         "kv_pool_gib": answer.parts["kv_pool"] / GIB,
         "kv_tokens": answer.kv_tokens,
         "max_concurrency_16000": answer.concurrency,
-        "blocks_for_15049_tokens": memory.request_blocks(tokens=15049.0, block=block),
+        "blocks_for_15049_tokens": paging.request_blocks(tokens=15049.0, block=block),
     }
 
 
@@ -136,7 +148,7 @@ def gpt_oss_64k(given):
 
 
 def hybrid_log(given):
-    tokens = memory.kv_capacity(concurrency=given["logged_concurrency"], tokens=float(given["max_model_len"]))
+    tokens = paging.kv_capacity(concurrency=given["logged_concurrency"], tokens=float(given["max_model_len"]))
     return {"true_capacity_tokens": tokens, "ratio": tokens / given["logged_tokens"]}
 
 
@@ -199,7 +211,7 @@ def indexer_cache(given):
         context=8192,
     ).to_dict()
     mla = model.layers[0].mla
-    bare = transformer.scaled_latent_bytes(kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim)
+    bare = latent_attention.scaled_latent_bytes(kv_lora_rank=mla.kv_lora_rank, rope_dim=mla.qk_rope_head_dim)
     return {
         "bytes_per_token_no_indexer": given["layers"] * bare,
         "bytes_per_token_with_indexer": found["per_token_bytes"],
@@ -346,7 +358,7 @@ def qwen3_30b(given):
 
 def expert_sharding(given):
     """Of the kind: 384 routed experts of Kimi-K2 over eight ranks, and the weights that follow."""
-    return {"experts_per_gpu": memory.experts_per_chip(experts=float(given["experts"]), ep=float(given["ep"]))}
+    return {"experts_per_gpu": paging.experts_per_chip(experts=float(given["experts"]), ep=float(given["ep"]))}
 
 
 # --- latency and throughput --------------------------------------------------------------------------------------
@@ -365,9 +377,7 @@ def asked(model, on, given, rows, **options):
 def distinct(given):
     return {
         "distinct": [
-            transformer.distinct_experts(
-                experts=float(given["experts"]), top_k=float(given["top_k"]), tokens=float(batch)
-            )
+            experts.distinct_experts(experts=float(given["experts"]), top_k=float(given["top_k"]), tokens=float(batch))
             for batch in given["batch"]
         ]
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.equations import memory, transformer
+from perfmodel.equations import experts, memory, transformer
 from perfmodel.machines import kv_cache, operators
 from perfmodel.machines.operators import Pass
 from perfmodel.question import Options, resolve
@@ -94,12 +94,12 @@ def test_mean_attended_in_a_window_is_a_plain_mean(context, tokens):
 
 def test_distinct_experts_of_gpt_oss():
     """Published with SHIP: 82 of 128 experts at batch 32, 126 at 128."""
-    assert transformer.distinct_experts(experts=128.0, top_k=4.0, tokens=32.0) == pytest.approx(82, abs=0.5)
-    assert transformer.distinct_experts(experts=128.0, top_k=4.0, tokens=128.0) == pytest.approx(126, abs=0.5)
-    assert transformer.distinct_experts(experts=128.0, top_k=4.0, tokens=1.0) == pytest.approx(4, rel=1e-12)
+    assert experts.distinct_experts(experts=128.0, top_k=4.0, tokens=32.0) == pytest.approx(82, abs=0.5)
+    assert experts.distinct_experts(experts=128.0, top_k=4.0, tokens=128.0) == pytest.approx(126, abs=0.5)
+    assert experts.distinct_experts(experts=128.0, top_k=4.0, tokens=1.0) == pytest.approx(4, rel=1e-12)
 
 
-def experts(system, sequences, **options):
+def experts_of(system, sequences, **options):
     scenario = resolve("qwen3-235b-a22b", system, Options(**options))
     run = scenario.model.layers[0]
     work = (Pass(float(sequences), 1.0, 1000.0, decoding=True),)
@@ -107,7 +107,7 @@ def experts(system, sequences, **options):
 
 
 def test_the_lpu_runs_experts_token_by_token():
-    one, many = experts("lpu-v1", 1), experts("lpu-v1", 64)
+    one, many = experts_of("lpu-v1", 1), experts_of("lpu-v1", 64)
     assert many.streamed == 64 * one.streamed
     assert many.weights < 64 * one.weights
 

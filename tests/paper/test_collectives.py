@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import perfmodel
-from perfmodel.equations import collectives
+from perfmodel.equations import collectives, topologies
 from perfmodel.errors import UserError
 from perfmodel.evidence import calibrate
 from perfmodel.evidence.calibrate import kernel_errors
@@ -22,9 +22,9 @@ from perfmodel.specs.paths import put
 @pytest.mark.parametrize(("side", "dimensions"), [(4, 2), (8, 2), (4, 3), (6, 2)])
 def test_torus_against_its_graph(side, dimensions):
     graph = nx.grid_graph([side] * dimensions, periodic=True)
-    assert collectives.torus_diameter(side=float(side), dimensions=float(dimensions)) == nx.diameter(graph)
+    assert topologies.torus_diameter(side=float(side), dimensions=float(dimensions)) == nx.diameter(graph)
     half = {node for node in graph if node[0] < side // 2}
-    links = collectives.torus_bisection_links(side=float(side), dimensions=float(dimensions))
+    links = topologies.torus_bisection_links(side=float(side), dimensions=float(dimensions))
     assert links == nx.cut_size(graph, half)
 
 
@@ -32,7 +32,7 @@ def test_torus_against_its_graph(side, dimensions):
 def test_full_mesh_against_its_graph(chips):
     graph = nx.complete_graph(chips)
     cut = nx.cut_size(graph, range(chips // 2))
-    assert collectives.full_mesh_bisection_links(chips=float(chips)) == cut
+    assert topologies.full_mesh_bisection_links(chips=float(chips)) == cut
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -41,7 +41,7 @@ def test_fat_tree_against_its_graph(levels):
     graph = nx.balanced_tree(4, levels)
     leaves = [node for node in graph if graph.degree[node] == 1]
     farthest = max(nx.shortest_path_length(graph, leaves[0]).get(leaf) for leaf in leaves)
-    assert collectives.fat_tree_hops(levels=float(levels)) == farthest
+    assert topologies.fat_tree_hops(levels=float(levels)) == farthest
 
 
 #: Each all-reduce with everything but the payload free: what a rank must at least send and receive.
@@ -49,12 +49,12 @@ LARGE = {
     "ring": (collectives.ring_all_reduce, {"hop_latency": 0.0, "bandwidth": 1e9}),
     "two-shot": (collectives.two_shot_all_reduce, {"latency": 0.0, "bandwidth": 1e9}),
     "torus": (
-        collectives.torus_all_reduce,
+        topologies.torus_all_reduce,
         {"latency": 0.0, "hop_latency": 0.0, "bandwidth": 1e9, "dimensions": 2.0},
     ),
-    "full mesh": (collectives.full_mesh_all_reduce, {"latency": 0.0, "link_bandwidth": 1e9 / 15}),
+    "full mesh": (topologies.full_mesh_all_reduce, {"latency": 0.0, "link_bandwidth": 1e9 / 15}),
     "fat tree": (
-        collectives.fat_tree_all_reduce,
+        topologies.fat_tree_all_reduce,
         {"levels": 2.0, "hop_latency": 0.0, "bandwidth": 1e9, "oversubscription": 1.0},
     ),
 }
@@ -223,11 +223,11 @@ def test_experts_are_shared_only_by_ranks_of_one_replica(on, said):
         lambda: collectives.in_switch_all_reduce(message=1e6, ranks=1.0, latency=1e-6, bandwidth=1e9),
         lambda: collectives.all_gather(message=1e6, ranks=1.0, hop_latency=1e-6, bandwidth=1e9),
         lambda: collectives.all_to_all(message=1e6, ranks=1.0, latency=1e-6, bandwidth=1e9),
-        lambda: collectives.full_mesh_all_reduce(message=1e6, ranks=1.0, latency=1e-6, link_bandwidth=1e9),
-        lambda: collectives.torus_all_reduce(
+        lambda: topologies.full_mesh_all_reduce(message=1e6, ranks=1.0, latency=1e-6, link_bandwidth=1e9),
+        lambda: topologies.torus_all_reduce(
             message=1e6, ranks=1.0, dimensions=2.0, latency=1e-6, hop_latency=1e-6, bandwidth=1e9
         ),
-        lambda: collectives.fat_tree_all_reduce(
+        lambda: topologies.fat_tree_all_reduce(
             message=1e6, ranks=1.0, levels=2.0, hop_latency=1e-6, bandwidth=1e9, oversubscription=1.0
         ),
         lambda: collectives.rooted_all_reduce(message=1e6, ranks=1.0, hop_latency=1e-6, link_bandwidth=1e9),

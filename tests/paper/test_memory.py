@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel
-from perfmodel.equations import memory
+from perfmodel.equations import engine_memory, paging
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import bytes_per_token, fit, is_uniform, request_bytes
@@ -257,7 +257,7 @@ def test_a_verdict_that_hangs_on_an_estimate_says_so():
 
 def test_budget_of_vllm_adds_up():
     """vLLM pull request 10511: 79.22 GiB x 0.9 less 14.96, 1.79 and 1.26 leaves 53.29."""
-    pool = memory.vllm_kv_pool(
+    pool = engine_memory.vllm_kv_pool(
         visible=79.22, utilisation=0.9, weights=14.96, activation_peak=1.26, non_torch=1.79, cuda_graphs=0.0
     )
     assert pool == pytest.approx(53.29, abs=0.01)
@@ -280,14 +280,14 @@ def test_pool_of_tensorrt_llm():
 def test_share_that_sglang_chooses():
     """8,192 tokens, graphs of 256 and TP 1 on 81,920 MiB keep 13,440 MiB; below 60 GiB there is no floor."""
     mib = 2.0**20
-    activations, graphs = memory.sglang_activations(tokens=8192.0), memory.sglang_graphs(batch=256.0)
-    kept = memory.sglang_reserve(visible=81920 * mib, activations=activations, graphs=graphs, tp=1.0, pp=1.0)
+    activations, graphs = engine_memory.sglang_activations(tokens=8192.0), engine_memory.sglang_graphs(batch=256.0)
+    kept = engine_memory.sglang_reserve(visible=81920 * mib, activations=activations, graphs=graphs, tp=1.0, pp=1.0)
     assert kept / mib == 13440
-    assert memory.static_fraction(visible=81920 * mib, reserve=kept) == pytest.approx(0.836, abs=5e-4)
-    small = memory.sglang_activations(tokens=2048.0)
+    assert engine_memory.static_fraction(visible=81920 * mib, reserve=kept) == pytest.approx(0.836, abs=5e-4)
+    small = engine_memory.sglang_activations(tokens=2048.0)
     for visible, least in ((81920, 10240), (24564, 3760)):
-        graphs = memory.sglang_graphs(batch=24.0)
-        kept = memory.sglang_reserve(visible=visible * mib, activations=small, graphs=graphs, tp=1.0, pp=1.0)
+        graphs = engine_memory.sglang_graphs(batch=24.0)
+        kept = engine_memory.sglang_reserve(visible=visible * mib, activations=small, graphs=graphs, tp=1.0, pp=1.0)
         assert kept / mib == least
 
 
@@ -356,7 +356,7 @@ def test_the_requests_that_fit_do_and_one_more_does_not(name, context):
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(tokens=st.integers(1, 10_000), block=st.sampled_from([1, 16, 32, 64, 128]))
 def test_blocks_hold_all_tokens_and_waste_less_than_one(tokens, block):
-    blocks = memory.request_blocks(tokens=float(tokens), block=float(block))
+    blocks = paging.request_blocks(tokens=float(tokens), block=float(block))
     assert blocks == math.ceil(tokens / block)
     assert tokens <= blocks * block < tokens + block
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.equations import collectives, memory, pipeline, transformer
+from perfmodel.equations import collectives, memory, pipeline, topologies, transformer
 from perfmodel.question import Options, resolve
 from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog
@@ -36,19 +36,19 @@ def test_partition_memory(lpus, gigabytes):
 
 @pytest.mark.parametrize(("lpus", "hops"), [(8, 1), (72, 3), (136, 5)])
 def test_printed_diameters(lpus, hops):
-    assert collectives.quadfour_ring_diameter(nodes=lpus / 8) == hops
+    assert topologies.quadfour_ring_diameter(nodes=lpus / 8) == hops
 
 
 @pytest.mark.parametrize("nodes", range(5, 41))
 def test_diameter_is_that_of_a_ring_with_4_neighbours_each_way(nodes):
     """Between two nodes one hop each, and inside each node one hop to the LPU that holds the link."""
     ring = nx.circulant_graph(nodes, [1, 2, 3, 4])
-    assert collectives.quadfour_ring_diameter(nodes=float(nodes)) == 2 * nx.diameter(ring) + 1
+    assert topologies.quadfour_ring_diameter(nodes=float(nodes)) == 2 * nx.diameter(ring) + 1
 
 
 @pytest.mark.parametrize(("skipped", "printed"), [(0, 427), (1, 256), (2, 128), (3, 43), (4, 0), (7, 0)])
 def test_table_1_forward_bandwidth_past_dead_nodes(skipped, printed):
-    rate = collectives.quadfour_forward_bandwidth(
+    rate = topologies.quadfour_forward_bandwidth(
         skipped=float(skipped), port_bandwidth=LPU.link.port_bandwidth_per_direction
     )
     assert rate / 1e9 == pytest.approx(printed, abs=0.5)
@@ -59,12 +59,12 @@ def test_cut_links_are_those_of_a_graph(dead):
     graph = chain(40)
     graph.remove_nodes_from(range(20, 20 + dead))
     crossing = nx.cut_size(graph, range(20), weight="links")
-    assert collectives.quadfour_cut_links(skipped=float(dead)) == crossing
+    assert topologies.quadfour_cut_links(skipped=float(dead)) == crossing
 
 
 def test_bisection_of_a_partition_counts_both_directions():
     """Printed: 853 GB/s."""
-    links = collectives.quadfour_cut_links(skipped=0.0)
+    links = topologies.quadfour_cut_links(skipped=0.0)
     assert 2 * links * LPU.link.port_bandwidth_per_direction / 1e9 == pytest.approx(853, abs=0.5)
 
 

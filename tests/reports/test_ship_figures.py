@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from perfmodel.equations import collectives
+from perfmodel.equations import topologies
 from perfmodel.reports import figures
 from perfmodel.reports.ship import intensity, matrix, network, pair, prefix_cache
 from perfmodel.reports.ship.claims import Judged
@@ -43,7 +43,7 @@ def test_the_graph_of_lpus_has_as_many_ports_as_an_lpu(nodes, ring, placement):
 def test_printed_diameters_are_those_of_a_ring_and_not_of_a_chain(nodes, ring, chain):
     """Printed: 3 for 72 LPUs and 5 for 136."""
     found = {network.measured_diameter(nodes, True, placement) for placement in network.PLACEMENTS}
-    assert collectives.quadfour_ring_diameter(nodes=float(nodes)) in found
+    assert topologies.quadfour_ring_diameter(nodes=float(nodes)) in found
     assert min(network.measured_diameter(nodes, False, placement) for placement in network.PLACEMENTS) >= chain
 
 
@@ -54,7 +54,7 @@ def test_the_cut_of_the_graph_of_lpus_is_table_1(dead, placement):
     graph.remove_nodes_from(range(10 * 8, (10 + dead) * 8))
     crossing = nx.cut_size(graph, range(10 * 8))
     assert network.measured_cut(dead, False, placement) == crossing
-    assert crossing == collectives.quadfour_cut_links(skipped=float(dead))
+    assert crossing == topologies.quadfour_cut_links(skipped=float(dead))
 
 
 # --- published numbers -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfmodel.equations import collectives, roofline, transformer
+from perfmodel.equations import collectives, roofline, topologies, transformer
 from perfmodel.errors import UserError
 from perfmodel.machines import kernels, sram_pipeline
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
@@ -52,7 +52,7 @@ def _lpu_times(system: System, sizes: Any) -> dict[str, Any]:
         "8 LPUs, RedBcast (reading)": collectives.rooted_all_reduce(
             message=sizes, ranks=8.0, hop_latency=hop, link_bandwidth=port
         ),
-        "8 LPUs, TiledRedBcast (reading)": collectives.full_mesh_all_reduce(
+        "8 LPUs, TiledRedBcast (reading)": topologies.full_mesh_all_reduce(
             message=sizes, ranks=8.0, latency=2 * hop, link_bandwidth=port
         ),
         "64 LPUs, PAARD (reading)": collectives.two_level_all_reduce(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from perfmodel.equations import collectives
+from perfmodel.equations import collectives, topologies
 from perfmodel.machines import sram_pipeline
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.question import Options, resolve
@@ -58,7 +58,7 @@ def _skipping_rows(scenario: Scenario, users: float) -> list[Sequence[str]]:
     tpot = float(plan.pp) * (beat + clear)
     rows: list[Sequence[str]] = []
     for skipped in range(5):
-        rate = collectives.quadfour_forward_bandwidth(
+        rate = topologies.quadfour_forward_bandwidth(
             skipped=float(skipped), port_bandwidth=link.port_bandwidth_per_direction
         )
         if rate == 0:

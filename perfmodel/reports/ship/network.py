@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from perfmodel.equations import collectives
+from perfmodel.equations import topologies
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, figure
 from perfmodel.specs import catalog
 
@@ -83,7 +83,7 @@ def _hops_frame(nodes: int) -> pd.DataFrame:
     """Return the diameter by nodes: by the closed form, on graphs, and as printed."""
     counts = sorted({*range(1, 11), *range(11, nodes + 1, 3), 9, 17})
     found = [
-        (count, "closed form, ring", float(collectives.quadfour_ring_diameter(nodes=float(count))))
+        (count, "closed form, ring", float(topologies.quadfour_ring_diameter(nodes=float(count))))
         for count in range(1, nodes + 1)
     ]
     for ring, placement in ((True, "spread"), (True, "grouped"), (False, "spread")):
@@ -102,7 +102,7 @@ def _hops_frame(nodes: int) -> pd.DataFrame:
 
 def _past_dead(dead: float, port: Any) -> Any:
     """Return the bandwidth past dead nodes by the closed form [B/s]."""
-    return collectives.quadfour_forward_bandwidth(skipped=float(dead), port_bandwidth=port)
+    return topologies.quadfour_forward_bandwidth(skipped=float(dead), port_bandwidth=port)
 
 
 def _cut_frame(dead: int, port: Any) -> pd.DataFrame:
@@ -143,7 +143,7 @@ def _topology_numbers(port: Any) -> tuple[Number, ...]:
         hops.append(
             Number(
                 f"diameter of {lpus} LPUs on the ring",
-                float(collectives.quadfour_ring_diameter(nodes=lpus / CHIPS)),
+                float(topologies.quadfour_ring_diameter(nodes=lpus / CHIPS)),
                 "hops",
                 printed,
                 "reconstructed",
@@ -154,7 +154,7 @@ def _topology_numbers(port: Any) -> tuple[Number, ...]:
         )
     bisection = Number(
         "bisection, both directions",
-        2 * float(collectives.quadfour_cut_links(skipped=0.0) * port) / 1e9,
+        2 * float(topologies.quadfour_cut_links(skipped=0.0) * port) / 1e9,
         "GB/s",
         853.0,
         "reconstructed",

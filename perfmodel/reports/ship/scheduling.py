@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfmodel.equations import memory, serving
+from perfmodel.equations import memory, paging, serving
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Table, figure
@@ -62,7 +62,7 @@ def _gains(
         yield name, {key: reference[key] / off[key] for key in _METRICS}
     for page in pages:
         # A request holds what it has written and half a page on average, in place of its full length.
-        held = memory.paged_tokens(prompt=load.prompt, output=load.output, page=page)
+        held = paging.paged_tokens(prompt=load.prompt, output=load.output, page=page)
         found = _served(base, users, load, np.minimum(held, whole))
         yield f"paged KV, {page:g} tokens", {key: found[key] / reference[key] for key in _METRICS}
 
