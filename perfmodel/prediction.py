@@ -13,8 +13,8 @@ from perfmodel import shapes
 from perfmodel.entered import as_nodes, idle, unmoved
 from perfmodel.equations import memory, power, serving
 from perfmodel.machines.base import machine_of
-from perfmodel.machines.operators import CAUSES
 from perfmodel.machines.power import shape_of
+from perfmodel.machines.step import CAUSES
 from perfmodel.numerics import NAN
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.fit import fit

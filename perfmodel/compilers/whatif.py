@@ -15,7 +15,7 @@ from perfmodel.compilers.javascript import LANGUAGE, PRELUDE
 from perfmodel.compilers.offers import Offer, Pair, ask_each, layouts, offer
 from perfmodel.compilers.program import Program, is_result
 from perfmodel.errors import UserError
-from perfmodel.machines.operators import CAUSES
+from perfmodel.machines.step import CAUSES
 from perfmodel.numerics import NAN
 from perfmodel.options import flag
 from perfmodel.outputs.page import escape, json_text

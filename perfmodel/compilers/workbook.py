@@ -22,7 +22,7 @@ from perfmodel.compilers.explain import LANGUAGE as WORDS
 from perfmodel.compilers.offers import Offer, Pair, layouts
 from perfmodel.compilers.program import Program, is_result
 from perfmodel.compilers.spreadsheet import LANGUAGE
-from perfmodel.machines.operators import CAUSES
+from perfmodel.machines.step import CAUSES
 from perfmodel.prediction import run
 from perfmodel.results import unit_of
 from perfmodel.specs import catalog

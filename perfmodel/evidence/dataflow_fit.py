@@ -22,7 +22,8 @@ from perfmodel.machines import dataflow, kernels
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.dataflow import DataflowEfficiency as Efficiency
 from perfmodel.machines.dataflow import verifying
-from perfmodel.machines.operators import Pass, Step, head_operator
+from perfmodel.machines.operators import head_operator
+from perfmodel.machines.step import Pass, Step
 from perfmodel.specs import catalog, files
 from perfmodel.specs.types import Deployment, Model, Scenario, System
 

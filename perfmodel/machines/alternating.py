@@ -10,7 +10,7 @@ from typing import Any
 from perfmodel.equations import serving
 from perfmodel.machines import speculation
 from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine, SharedPrefill
-from perfmodel.machines.operators import Pass, Step, Work
+from perfmodel.machines.step import Pass, Step, Work
 from perfmodel.numerics import ceil_div, complement_power, maximum, minimum
 from perfmodel.specs.types import Scenario
 from perfmodel.trace import scope

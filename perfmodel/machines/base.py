@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from perfmodel.errors import UserError
-from perfmodel.machines.operators import Step
+from perfmodel.machines.step import Step
 from perfmodel.specs.kinds import Kind, kind_of
 from perfmodel.specs.types import Deployment, Link, Model, Network, Provenance, Scenario, System, Tier
 from perfmodel.trace import is_given

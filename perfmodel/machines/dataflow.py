@@ -16,8 +16,9 @@ from perfmodel.equations import collectives, pipeline, roofline
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import UNMEASURED_SPREAD
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
-from perfmodel.machines.operators import Load, Operator, Overlap, Step, Work, busy_time, head_operator, layer_operators
+from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.power import MeanPower
+from perfmodel.machines.step import Load, Operator, Overlap, Step, Work, busy_time
 from perfmodel.specs.types import (
     AtLeastOne,
     Bytes,

@@ -15,22 +15,12 @@ from perfmodel.equations import collectives, experts, pipeline, roofline, topolo
 from perfmodel.errors import UserError
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, scale_up_link, stage_link
+from perfmodel.machines.gemm import summed_message
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES, indexer_of
-from perfmodel.machines.operators import (
-    Exchange,
-    Load,
-    Operator,
-    Overlap,
-    Pass,
-    Step,
-    Work,
-    busy_time,
-    head_operator,
-    layer_operators,
-    storage_of,
-    summed_message,
-)
+from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.power import CausePower
+from perfmodel.machines.step import Exchange, Load, Operator, Overlap, Pass, Step, Work, busy_time
+from perfmodel.machines.weight_bytes import storage_of
 from perfmodel.numerics import maximum, minimum, total
 from perfmodel.specs.types import (
     AtLeastOne,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from perfmodel.equations import power
-from perfmodel.machines.operators import Step
+from perfmodel.machines.step import Step
 from perfmodel.numerics import NAN, maximum, only_if
 from perfmodel.specs.types import Power, PowerShape, Share, System
 from perfmodel.trace import scope

@@ -12,7 +12,7 @@ from typing import Any
 
 from perfmodel.equations import speculative
 from perfmodel.machines.base import Decoding, Machine, machine_of
-from perfmodel.machines.operators import Step
+from perfmodel.machines.step import Step
 from perfmodel.specs.types import UNPUBLISHED, Scenario, Speculation
 from perfmodel.trace import scope
 

@@ -14,19 +14,10 @@ from perfmodel.equations import collectives, memory, pipeline, roofline, serving
 from perfmodel.machines import base, speculation
 from perfmodel.machines.base import Decoding, Loop, Machine
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
-from perfmodel.machines.operators import (
-    Load,
-    Operator,
-    Overlap,
-    Pass,
-    Step,
-    Work,
-    busy_time,
-    head_operator,
-    layer_operators,
-    precision_of,
-)
+from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.power import MeanPower
+from perfmodel.machines.step import Load, Operator, Overlap, Pass, Step, Work, busy_time
+from perfmodel.machines.weight_bytes import precision_of
 from perfmodel.numerics import ceil_div, maximum, minimum, total
 from perfmodel.specs.types import (
     PRECISION_BYTES,

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfmodel.machines.operators import CAUSES
+from perfmodel.machines.step import CAUSES
 from perfmodel.prediction import Prediction
 from perfmodel.question import distinct
 from perfmodel.specs.units import show

@@ -20,8 +20,9 @@ from perfmodel.machines.kv_cache import (
     kv_bytes_per_token_layer,
     request_cache,
 )
-from perfmodel.machines.operators import adapter_bytes_per_chip, layer_bytes_per_chip, precision_of, storage_of
+from perfmodel.machines.operators import adapter_bytes_per_chip
 from perfmodel.machines.speculation import draft_scenario
+from perfmodel.machines.weight_bytes import layer_bytes_per_chip, precision_of, storage_of
 from perfmodel.numerics import ceil_div, maximum, minimum, switch_at, total
 from perfmodel.specs import plugins
 from perfmodel.specs.types import ENGINES, PRECISION_BYTES, Engine, Layers, Scenario, Tier

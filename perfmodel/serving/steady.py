@@ -10,7 +10,7 @@ from perfmodel.equations import memory, serving
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import Decoding, Load, SharedPrefill, machine_of
-from perfmodel.machines.operators import CAUSES, Step
+from perfmodel.machines.step import CAUSES, Step
 from perfmodel.numerics import NAN, maximum
 from perfmodel.serving.fit import Fit, fit
 from perfmodel.specs.types import Scenario

@@ -17,7 +17,7 @@ import numpy as np
 from perfmodel.entered import idle, said, same, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
-from perfmodel.machines.operators import CAUSES
+from perfmodel.machines.step import CAUSES
 from perfmodel.prediction import ALL, METRICS, Prediction, evaluate, numbers
 from perfmodel.question import Options, check_plan, resolve
 from perfmodel.results import is_better_low, results, unit_of

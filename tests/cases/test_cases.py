@@ -29,7 +29,7 @@ from perfmodel.equations import (
 )
 from perfmodel.errors import UserError
 from perfmodel.machines import operators
-from perfmodel.machines.operators import Pass
+from perfmodel.machines.step import Pass
 from perfmodel.numerics import maximum
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve

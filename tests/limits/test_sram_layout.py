@@ -6,7 +6,7 @@ import perfmodel
 from perfmodel.evidence.calibrate import FITTED_SPEEDS, PUBLIC_SPEEDS, public_speed
 from perfmodel.machines import sram_pipeline
 from perfmodel.machines.base import Load, machine_of
-from perfmodel.machines.operators import Pass
+from perfmodel.machines.step import Pass
 from perfmodel.question import Options, resolve
 
 

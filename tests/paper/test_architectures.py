@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.equations import experts, memory, transformer
-from perfmodel.machines import kv_cache, operators
-from perfmodel.machines.operators import Pass
+from perfmodel.machines import kv_cache, operators, weight_bytes
+from perfmodel.machines.step import Pass
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.specs import catalog, weights
@@ -122,8 +122,10 @@ def test_expert_parallelism_over_replicas_shares_the_experts():
 
 def test_what_a_checkpoint_leaves_unquantised_stays_in_16_bits():
     scenario = resolve("gpt-oss-120b", "dgx-h100", Options())
-    assert operators.precision_of(scenario, "experts") == "mxfp4"
-    assert {operators.precision_of(scenario, kind) for kind in ("attention", "router", "embedding", "head")} == {"bf16"}
+    assert weight_bytes.precision_of(scenario, "experts") == "mxfp4"
+    assert {weight_bytes.precision_of(scenario, kind) for kind in ("attention", "router", "embedding", "head")} == {
+        "bf16"
+    }
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from perfmodel.errors import UserError
 from perfmodel.evidence import calibrate
 from perfmodel.evidence.calibrate import kernel_errors
 from perfmodel.machines import kernels
-from perfmodel.machines.operators import Exchange
+from perfmodel.machines.step import Exchange
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.specs.paths import put

@@ -13,8 +13,9 @@ from perfmodel.equation import equation
 from perfmodel.equations import roofline
 from perfmodel.errors import UserError
 from perfmodel.machines.alternating import Alternating
-from perfmodel.machines.operators import Load, Operator, Overlap, Step, Work, busy_time, head_operator, layer_operators
+from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.power import MeanPower
+from perfmodel.machines.step import Load, Operator, Overlap, Step, Work, busy_time
 from perfmodel.numerics import Number, total
 from perfmodel.specs.types import Bytes, Deployment, Efficiency, Model, PositiveShare, Scenario, Seconds, System
 from perfmodel.specs.weights import layer_count

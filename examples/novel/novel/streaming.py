@@ -11,8 +11,9 @@ from typing import Any
 
 from perfmodel.equations import roofline
 from perfmodel.machines.alternating import Alternating
-from perfmodel.machines.operators import Load, Operator, Overlap, Step, Work, busy_time, head_operator, layer_operators
+from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.power import MeanPower
+from perfmodel.machines.step import Load, Operator, Overlap, Step, Work, busy_time
 from perfmodel.specs.types import Bytes, Efficiency, PositiveShare, Scenario, Seconds, System
 from perfmodel.specs.weights import layer_count
 from perfmodel.trace import scope

@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfmodel.evidence import dataflow_fit
 from perfmodel.evidence.dataflow_fit import sn40
-from perfmodel.machines.operators import CAUSES
+from perfmodel.machines.step import CAUSES
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.reports.dataflow.common import PAPER

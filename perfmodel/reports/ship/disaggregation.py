@@ -12,7 +12,7 @@ import pandas as pd
 from perfmodel.equations import collectives
 from perfmodel.machines import kernels, sram_pipeline
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
-from perfmodel.machines.operators import Pass
+from perfmodel.machines.step import Pass
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, figure
 from perfmodel.reports.ship.traffic import panel

@@ -10,7 +10,8 @@ import pandas as pd
 
 from perfmodel.equations import roofline
 from perfmodel.machines.base import machine_of
-from perfmodel.machines.operators import Operator, Pass, layer_operators
+from perfmodel.machines.operators import layer_operators
+from perfmodel.machines.step import Operator, Pass
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, figure
 from perfmodel.specs import catalog
