@@ -56,7 +56,7 @@ _COUNTS = (
     (r"system\.efficiency\.quantise_time", "it counts for weights of less than 16 bits"),
     (r"system\.efficiency\.(sample_time|kernel_boundary)", "it counts with an optimisation switched off"),
     (r"system\.network\..*|system\.efficiency\.stage_latency", "it counts between nodes and pipeline stages"),
-    (r"system\.link\..*|system\.efficiency\.all_reduce\..*", "it counts between the chips of a tensor-parallel group"),
+    (r"system\.link\..*|system\.efficiency\.all_reduce\..*", "it counts between chips of one node that share a layer"),
     (r"system\.engine\.max_sequences", "it counts under a rate"),
     (r"system\.engine\.group_sequences", "it counts in large tensor-parallel groups"),
     (r"(speculation\.)?model\..*\.node_limit", "it counts where experts are spread over nodes"),

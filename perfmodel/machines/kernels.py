@@ -7,14 +7,17 @@ every layer and every step cost a time that neither tensor parallelism nor bandw
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from perfmodel.equations import collectives, experts, pipeline, roofline, topologies
+from perfmodel.equations import collectives, experts, pipeline, roofline
 from perfmodel.errors import UserError
+from perfmodel.machines.all_reduce import group_all_reduce, launched
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, scale_up_link, stage_link
+from perfmodel.machines.efficiency import KernelsEfficiency, efficiency_of
+from perfmodel.machines.expert_exchange import DISPATCH_BYTES, exchanged, expert_exchange
 from perfmodel.machines.gemm import summed_message
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES, indexer_of
 from perfmodel.machines.operators import head_operator, layer_operators
@@ -23,204 +26,19 @@ from perfmodel.machines.step import Exchange, Load, Operator, Overlap, Pass, Ste
 from perfmodel.machines.weight_bytes import storage_of
 from perfmodel.numerics import maximum, minimum, total
 from perfmodel.specs.types import (
-    AtLeastOne,
-    Bandwidth,
-    Bytes,
     Deployment,
-    Efficiency,
     Layers,
     Model,
-    PositiveShare,
     Provenance,
-    Ratio,
     Scenario,
-    Seconds,
     System,
 )
 from perfmodel.specs.weights import CLASSES, is_recurrent, layer_count, model_class
-from perfmodel.trace import is_given, scope
+from perfmodel.trace import scope
 
 #: Nodes and pipeline stages up to which layouts are tried.
 _NODES = 4
 _STAGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-
-
-@dataclass(frozen=True)
-class AllReduce:
-    """All-reduce of an engine: a one-shot algorithm below the threshold, a two-shot one from there on.
-
-    It was measured over links of ``link_bandwidth``; on others its bandwidths go with the rate of the links.  By
-    ``overlap`` a large one takes less time beside a prefill, which hides a part of it, than by itself.
-    """
-
-    small_latency: Seconds
-    small_growth: Ratio
-    small_bandwidth: Bandwidth
-    large_latency: Seconds
-    large_growth: Ratio
-    large_bandwidth: Bandwidth
-    threshold: Bytes
-    link_bandwidth: Bandwidth
-    overlap: AtLeastOne = 1.0
-
-
-@dataclass(frozen=True)
-class KernelsEfficiency(Efficiency):
-    """How a GPU engine runs: efficiencies by rate name, and times that neither TP nor bandwidth moves.
-
-    Where no all-reduce was measured, the topology's closed form applies with ``call_latency`` and ``link_efficiency``;
-    over PCIe, where engines have no kernels of their own, a call is one of NCCL.
-    Latencies of calls hold hops of ``hop_latency``; those of a system whose own are known take their place.
-    """
-
-    gemm_memory: Mapping[str, PositiveShare]
-    gemm_compute: Mapping[str, PositiveShare]
-    attention_memory: Mapping[str, PositiveShare]
-    attention_growth: Mapping[str, Seconds]
-    attention_compute: PositiveShare
-    expert_memory: PositiveShare
-    expert_compute: Mapping[str, PositiveShare]
-    expert_evenness: PositiveShare
-    expert_tile: AtLeastOne
-    layer_time: Seconds
-    latent_time: Seconds
-    indexer_time: Seconds
-    recurrent_time: Seconds
-    recurrent_compute: PositiveShare
-    expert_time: Mapping[str, Seconds]
-    quantise_time: Seconds
-    step_time: Seconds
-    sequence_time: Seconds
-    sequence_traffic: Bytes
-    request_time: Seconds
-    stream_time: Seconds
-    prefill_group: AtLeastOne
-    tpot_spread: Mapping[str, Ratio]
-    ttft_spread: Mapping[str, Ratio]
-    stage_latency: Seconds
-    expert_imbalance: AtLeastOne
-    call_latency: Seconds
-    nccl_latency: Seconds
-    nccl_growth: Ratio
-    hop_latency: Seconds
-    link_efficiency: Mapping[str, PositiveShare]
-    eager_launch: Seconds
-    all_reduce: AllReduce | None = None
-    eager: bool = False
-
-    def at_rates(self, rates: Iterable[str]) -> KernelsEfficiency:
-        """Return what is reached at the rates that a system has.
-
-        Parameters
-        ----------
-        rates : iterable of str
-
-        Returns
-        -------
-        KernelsEfficiency
-        """
-        known = set(rates)
-        memory, compute = (
-            {rate: share for rate, share in part.items() if rate in known}
-            for part in (self.gemm_memory, self.gemm_compute)
-        )
-        # Experts in 4 bits run as they are stored where a chip computes in 4 bits.
-        unused = () if "fp4" in known else ("fp4", "mxfp4")
-        time, share = (
-            {kernels: value for kernels, value in part.items() if kernels not in unused}
-            for part in (self.expert_time, self.expert_compute)
-        )
-        return replace(self, gemm_memory=memory, gemm_compute=compute, expert_time=time, expert_compute=share)
-
-    def even_experts(self, experts: Any) -> Any:
-        """Return how many evenly picked experts would be met as often as the real, unevenly picked ones.
-
-        Parameters
-        ----------
-        experts : Number
-            Of a layer [1].
-
-        Returns
-        -------
-        Number
-            Experts [1].
-        """
-        return self.expert_evenness * experts
-
-    def expert_rows(self) -> Any:
-        """Return the rows of a tile of grouped matrix products."""
-        return self.expert_tile
-
-
-def efficiency_of(system: System) -> KernelsEfficiency:
-    """Return what the engine reaches on a system of this kind.
-
-    Parameters
-    ----------
-    system : System
-
-    Returns
-    -------
-    KernelsEfficiency
-    """
-    found = system.efficiency
-    assert isinstance(found, KernelsEfficiency), system.name
-    return found
-
-
-def all_reduce_time(engine: AllReduce, message: Any, ranks: Any, faster: Any = 1.0, later: Any = 0.0) -> Any:
-    """All-reduce of an engine: one-shot below its threshold, two-shot from there on [s].
-
-    Parameters
-    ----------
-    engine : AllReduce
-        Its latencies, bandwidths and threshold.
-    message : Number
-        Bytes that each rank contributes [B].
-    ranks : Number
-        Chips of the group [1].
-    faster : Number
-        Rate of the links over that of those on which it was measured [1].
-    later : Number
-        Time by which an exchange takes longer than on those [s].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    small = collectives.one_shot_all_reduce(
-        message=message,
-        ranks=ranks,
-        latency=collectives.call_latency(base=engine.small_latency, growth=engine.small_growth, ranks=ranks) + later,
-        bandwidth=engine.small_bandwidth * faster,
-    )
-    large = collectives.two_shot_all_reduce(
-        message=message,
-        ranks=ranks,
-        latency=collectives.call_latency(base=engine.large_latency, growth=engine.large_growth, ranks=ranks)
-        + 2 * later,
-        bandwidth=engine.large_bandwidth * engine.overlap * faster,
-    )
-    return collectives.switched_all_reduce(message=message, threshold=engine.threshold, small=small, large=large)
-
-
-def later_hop(system: System, ranks: Any) -> Any:
-    """Time by which a hop takes longer than one of those that the latencies of calls hold [s].
-
-    Parameters
-    ----------
-    system : System
-    ranks : Number
-        Chips of the group [1].
-
-    Returns
-    -------
-    Number
-        Time; 0 for one rank, and where the hops of the system are not published [s].
-    """
-    hop = system.link.hop_latency
-    return minimum(1.0, ranks - 1) * (hop - efficiency_of(system).hop_latency) if is_given(hop) else 0.0
 
 
 def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap, Load]:
@@ -365,89 +183,8 @@ def collective_time(scenario: Scenario, operator: Operator, summed: Any) -> Any:
             there = expert_exchange(scenario, operator.exchange, DISPATCH_BYTES if eight_bits else ACTIVATION_BYTES)
         with scope("combine"):
             back = expert_exchange(scenario, operator.exchange, ACTIVATION_BYTES)
-        time = time + shared * (_launched(scenario, there, plan.ep) + _launched(scenario, back, plan.ep))
+        time = time + shared * (launched(scenario, there, plan.ep) + launched(scenario, back, plan.ep))
     return time
-
-
-def _launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
-    """Return a collective's time with or without a CUDA graph; one rank alone launches none."""
-    efficiency = efficiency_of(scenario.system)
-    if not efficiency.eager:
-        return time
-    return collectives.eager_collective(collective=time, launch=efficiency.eager_launch * minimum(1.0, ranks - 1))
-
-
-#: Bytes of an element on the way to experts that compute in 8 bits or fewer: FP8 and an FP32 scale for 128 of them.
-DISPATCH_BYTES = 1 + 4 / 128
-
-
-def _reach(system: System, ranks: Any) -> Any:
-    """Return the chips of a group that its scale-up links join; a torus has no node boundary, its links go on."""
-    return ranks if system.link.topology.startswith("torus") else minimum(ranks, system.chips_per_node)
-
-
-def expert_exchange(scenario: Scenario, exchange: Exchange, element: float) -> Any:
-    """Exchange of tokens between the expert ranks, one way [s].
-
-    Parameters
-    ----------
-    scenario : Scenario
-    exchange : Exchange
-    element : float
-        Bytes of an element on the way [B].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    plan = scenario.deployment
-    # Each tensor rank sends its part of the tokens that the group shares.
-    once = exchange.elements * element / plan.tp
-    return exchanged(scenario.system, once, exchange, plan.ep)
-
-
-def exchanged(system: System, once: Any, exchange: Exchange, ranks: Any) -> Any:
-    """Exchange between ranks of which each sends so many bytes of vectors to the experts of their tokens, one way [s].
-
-    Parameters
-    ----------
-    system : System
-    once : Number
-        Bytes of the vectors that a rank sends, each counted once [B].
-    exchange : Exchange
-        How many copies of a vector go where.
-    ranks : Number
-        Chips that share the experts [1].
-
-    Returns
-    -------
-    Number
-        Time; 0 for one rank [s].
-    """
-    efficiency = efficiency_of(system)
-    node = _reach(system, ranks)
-    crossing = collectives.crossing_share(ranks=ranks, node=node)
-    copies = exchange.copies
-    if exchange.forwarded:
-        nodes = ranks / node if exchange.node_limit is None else minimum(ranks / node, exchange.node_limit)
-        across = collectives.reached_nodes(copies=copies, nodes=nodes) * crossing
-        inside = copies * (node - 1) / node
-    else:
-        across, inside = copies * crossing, copies * (node - 1) / ranks
-    call = efficiency.call_latency if efficiency.all_reduce is None else efficiency.all_reduce.small_latency
-    latency = minimum(1.0, ranks - 1) * call
-    if system.link.topology in BUSES:
-        latency = nccl_call(system, node)
-    latency = latency + later_hop(system, ranks)
-    link = scale_up_link(system)
-    return collectives.hierarchical_all_to_all(
-        inside=inside * once,
-        across=across * once,
-        latency=latency + minimum(1.0, ranks / node - 1) * efficiency.stage_latency,
-        bandwidth=link.bandwidth_per_direction * efficiency.link_efficiency[link.topology],
-        network=stage_link(system).bandwidth_per_direction,
-    )
 
 
 #: What the classes of models are called in words.
@@ -460,8 +197,6 @@ CLASS_SAYS = {
 }
 #: By how much a band is wider where the efficiencies are those of a kin of the chip.
 BY_KIN = 1.25
-#: Topologies on which chips share a bus.
-BUSES = ("pcie", "pcie_host")
 
 
 def spread_key(model: str) -> str:
@@ -476,134 +211,6 @@ def spread_key(model: str) -> str:
     str
     """
     return model.replace(".", "_")
-
-
-def nccl_call(system: System, ranks: Any) -> Any:
-    """Fixed time of a collective of NCCL [s].
-
-    Parameters
-    ----------
-    system : System
-    ranks : Number
-        Chips of the group [1].
-
-    Returns
-    -------
-    Number
-        Time; 0 for one rank [s].
-    """
-    efficiency = efficiency_of(system)
-    return collectives.call_latency(base=efficiency.nccl_latency, growth=efficiency.nccl_growth, ranks=ranks)
-
-
-def nccl_all_reduce(system: System, message: Any, ranks: Any) -> Any:
-    """All-reduce of NCCL over the links of a node, whatever the engine has of its own [s].
-
-    Parameters
-    ----------
-    system : System
-    message : Number
-        Bytes that each rank contributes [B].
-    ranks : Number
-        Chips of the group [1].
-
-    Returns
-    -------
-    Number
-        Time; 0 for one rank [s].
-    """
-    link = scale_up_link(system)
-    return collectives.two_shot_all_reduce(
-        message=message,
-        ranks=ranks,
-        latency=nccl_call(system, ranks) + 2 * later_hop(system, ranks),
-        bandwidth=link.bandwidth_per_direction * efficiency_of(system).link_efficiency[link.topology],
-    )
-
-
-def topology_all_reduce(system: System, message: Any, ranks: Any) -> Any:
-    """All-reduce by the closed form of the topology, where the engine's own was not measured [s].
-
-    Parameters
-    ----------
-    system : System
-    message : Number
-        Bytes that each rank contributes [B].
-    ranks : Number
-        Chips of the group [1].
-
-    Returns
-    -------
-    Number
-        Time [s].
-    """
-    efficiency, link = efficiency_of(system), scale_up_link(system)
-    if link.topology in BUSES:
-        return nccl_all_reduce(system, message, ranks)
-    bandwidth = link.bandwidth_per_direction * efficiency.link_efficiency[link.topology]
-    latency = collectives.call_latency(base=efficiency.call_latency, growth=0.0, ranks=ranks)
-    later = later_hop(system, ranks)
-    if link.topology.startswith("torus"):
-        # The call's latency is per call and carries its hops: only what they take beyond those counts here.
-        return topologies.torus_all_reduce(
-            message=message,
-            ranks=ranks,
-            dimensions=float(link.topology[-2]),
-            latency=latency,
-            hop_latency=later,
-            bandwidth=bandwidth,
-        )
-    latency = latency + 2 * later
-    if link.topology == "mesh":
-        return topologies.full_mesh_all_reduce(
-            message=message,
-            ranks=ranks,
-            latency=latency,
-            link_bandwidth=bandwidth / maximum(1.0, system.chips_per_node - 1),
-        )
-    return collectives.two_shot_all_reduce(message=message, ranks=ranks, latency=latency, bandwidth=bandwidth)
-
-
-def group_all_reduce(system: System, message: Any, ranks: Any, nccl: bool = False) -> Any:
-    """All-reduce of a group in a CUDA graph [s]: inside a node, or hierarchical over several.
-
-    Parameters
-    ----------
-    system : System
-    message : Number
-        Bytes that each rank contributes [B].
-    ranks : Number
-        Chips of the group [1].
-    nccl : bool
-        Whether it is NCCL's, whatever the engine has of its own.
-
-    Returns
-    -------
-    Number
-        Time; 0 for one rank [s].
-    """
-    efficiency = efficiency_of(system)
-    inside = _reach(system, ranks)
-    if nccl:
-        local = nccl_all_reduce(system, message, inside)
-    elif efficiency.all_reduce is None:
-        local = topology_all_reduce(system, message, inside)
-    else:
-        measured = efficiency.all_reduce
-        local = all_reduce_time(
-            measured,
-            message,
-            inside,
-            faster=scale_up_link(system).bandwidth_per_direction / measured.link_bandwidth,
-            later=later_hop(system, inside),
-        )
-    across = collectives.ring_all_reduce(
-        message=message / inside,
-        ranks=ranks / inside,
-        hop_latency=efficiency.stage_latency,
-        bandwidth=stage_link(system).bandwidth_per_direction,
-    )
-    return collectives.hierarchical_all_reduce(local=local, across=across)
 
 
 def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
@@ -621,7 +228,7 @@ def tensor_all_reduce(scenario: Scenario, message: Any) -> Any:
         Time; 0 for one rank [s].
     """
     tp = scenario.deployment.tp
-    return _launched(scenario, group_all_reduce(scenario.system, message, tp), tp)
+    return launched(scenario, group_all_reduce(scenario.system, message, tp), tp)
 
 
 #: The most sequences in a step that the fitted rows hold; what a sequence moves is not known to go on growing beyond.

@@ -12,7 +12,7 @@ from perfmodel.equations import collectives, topologies
 from perfmodel.errors import UserError
 from perfmodel.evidence import calibrate
 from perfmodel.evidence.calibrate import kernel_errors
-from perfmodel.machines import kernels
+from perfmodel.machines import expert_exchange, kernels
 from perfmodel.machines.step import Exchange
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
@@ -171,8 +171,8 @@ def test_what_crosses_nodes_against_copies_that_are_counted_one_by_one(forwarded
     others = [len(set(row) - {0}) if forwarded else int((row != 0).sum()) for row in nodes]
     system = put(put(system, "link.bandwidth_per_direction", 1e30), "efficiency.stage_latency", 0.0)
     once = tokens * 7168 * 2.0
-    found = kernels.exchanged(system, once, Exchange(1.0, 8.0, None, forwarded), 32.0)
-    wire = float(found) - float(kernels.exchanged(system, 0.0, Exchange(1.0, 8.0, None, forwarded), 32.0))
+    found = expert_exchange.exchanged(system, once, Exchange(1.0, 8.0, None, forwarded), 32.0)
+    wire = float(found) - float(expert_exchange.exchanged(system, 0.0, Exchange(1.0, 8.0, None, forwarded), 32.0))
     assert wire == pytest.approx(sum(others) / tokens * once / 50e9, rel=0.01)
 
 
@@ -194,9 +194,11 @@ def test_experts_over_four_nodes_wait_for_the_network():
 def test_one_way_is_less_than_both_and_one_rank_exchanges_nothing():
     system = resolve("deepseek-v3", "dgx-h200", Options(tp=8.0)).system
     both = Exchange(1.0, 8.0, 4.0, forwarded=True)
-    there, back = (kernels.exchanged(system, 1e6 * size, both, 32.0) for size in (kernels.DISPATCH_BYTES, 2.0))
+    there, back = (
+        expert_exchange.exchanged(system, 1e6 * size, both, 32.0) for size in (expert_exchange.DISPATCH_BYTES, 2.0)
+    )
     assert 0 < there < back < there + back
-    assert kernels.exchanged(system, 1e6, both, 1.0) == 0
+    assert expert_exchange.exchanged(system, 1e6, both, 1.0) == 0
 
 
 @pytest.mark.parametrize(

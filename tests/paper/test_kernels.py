@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import perfmodel
-from perfmodel.machines import kernels
+from perfmodel.machines import all_reduce
 from perfmodel.specs import catalog
 
 CHIPS = {"H100 SXM": "dgx-h100", "H200 SXM": "dgx-h200", "B200 SXM": "dgx-b200"}
@@ -49,5 +49,5 @@ def test_all_reduces_were_measured_on_every_chip_and_engine():
 def test_all_reduce_of_8_ranks(system, engine):
     message, latency = np.array(ALL_REDUCES[system, engine]).T
     block = catalog.load_system(system, engine)[0].efficiency.all_reduce
-    error = np.abs(kernels.all_reduce_time(block, message, 8.0) / latency - 1)
+    error = np.abs(all_reduce.all_reduce_time(block, message, 8.0) / latency - 1)
     assert np.median(error) <= 0.15

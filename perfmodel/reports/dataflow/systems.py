@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfmodel.equations import speculative
 from perfmodel.evidence.dataflow_fit import MODELS, Machine, figures, h100, sn40
 from perfmodel.machines import kernels
+from perfmodel.machines.efficiency import KernelsEfficiency
 from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.step import Pass
 from perfmodel.reports.dataflow.common import (
@@ -156,7 +157,7 @@ def _operator_times(machine: Machine) -> dict[str, float]:
     """Return the time of a step of Llama-3.1-8B by the operators of Figure 2 [s]."""
     model = catalog.load_model(MODELS["8B"])
     scenario, work = machine.scenario(model), (Pass(1.0, 1.0, 1.0, decoding=True),)
-    efficiency: kernels.KernelsEfficiency = machine.efficiency
+    efficiency: KernelsEfficiency = machine.efficiency
     layers = float(model.layers[0].count)
     found = dict.fromkeys(_PARTS, 0.0)
     fixed = 0.0

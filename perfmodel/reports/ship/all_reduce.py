@@ -11,7 +11,8 @@ import pandas as pd
 
 from perfmodel.equations import collectives, roofline, topologies, transformer
 from perfmodel.errors import UserError
-from perfmodel.machines import kernels, sram_pipeline
+from perfmodel.machines import all_reduce as measured_all_reduce
+from perfmodel.machines import efficiency, sram_pipeline
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship.data import only_known, table
@@ -65,12 +66,12 @@ def _gpu_times(hardware: str, sizes: Any) -> dict[str, Any]:
     found = {}
     for label, engine in _ENGINES.values():
         if engine:
-            efficiency = kernels.efficiency_of(catalog.load_system(_SYSTEMS[hardware], engine)[0])
-            assert efficiency.all_reduce is not None
-            found[label] = kernels.all_reduce_time(efficiency.all_reduce, sizes, 8.0)
+            reached = efficiency.efficiency_of(catalog.load_system(_SYSTEMS[hardware], engine)[0])
+            assert reached.all_reduce is not None
+            found[label] = measured_all_reduce.all_reduce_time(reached.all_reduce, sizes, 8.0)
             if engine == "vllm":
                 found["vLLM custom, eager"] = collectives.eager_collective(
-                    collective=found[label], launch=efficiency.eager_launch
+                    collective=found[label], launch=reached.eager_launch
                 )
     return found
 
