@@ -16,7 +16,8 @@ from programs import drive_office, recalculate_all
 from perfmodel.cli import run
 from perfmodel.compilers import workbook
 from perfmodel.compilers.offers import Offer, ask_each, bundled_offer, offer
-from perfmodel.compilers.workbook import Workbook, cell_name
+from perfmodel.compilers.workbook.content import GRID
+from perfmodel.compilers.workbook.layout import Layout, cell_name
 from perfmodel.prediction import METRICS, evaluate
 from perfmodel.question import Options
 from perfmodel.results import results, unit_of
@@ -107,7 +108,7 @@ def _edit(file: Path, into: Path, pair: Any, edits: dict[str, float], rows: dict
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Workbook, Path]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Layout, Path]]:
     folder = tmp_path_factory.mktemp("workbooks")
     found = {}
     for name, (held, count) in offers().items():
@@ -117,16 +118,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Workboo
 
 
 @pytest.fixture(scope="module")
-def recalculated(written: dict[str, tuple[Workbook, Path]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def recalculated(written: dict[str, tuple[Layout, Path]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What LibreOffice makes of all workbooks and of their edited copies, in one start."""
     folder = tmp_path_factory.mktemp("edited")
     files = {name: file for name, (_, file) in written.items() if name != "pairs"}
     for at, (title, (name, pair, edits)) in enumerate(EDITS.items()):
         book, file = written[name]
-        files[title] = _edit(file, folder / f"edited-{at}.xlsx", book.offer.pairs[pair], edits, {})
+        files[title] = _edit(file, folder / f"edited-{at}.xlsx", book.content.offer.pairs[pair], edits, {})
     book, file = written["pairs"]
-    spare = dict(zip(book.scenario_rows[-len(book.offer.pairs) :], book.offer.pairs, strict=True))
-    files["pairs"] = _edit(file, folder / "every-pair.xlsx", book.base, {}, spare)
+    spare = dict(zip(book.scenario_rows[-len(book.content.offer.pairs) :], book.content.offer.pairs, strict=True))
+    files["pairs"] = _edit(file, folder / "every-pair.xlsx", book.content.base, {}, spare)
     done = recalculate_all(files.values(), folder / "recalculated")
     return {title: openpyxl.load_workbook(path, data_only=True) for title, path in zip(files, done, strict=True)}
 
@@ -167,7 +168,7 @@ def test_every_cell_recalculates_to_what_perfmodel_stores(name, written, recalcu
     """All sheets: inputs, equations, results, scenarios, the grid; the copy that was recalculated held only zeros."""
     book, file = written[name]
     stored_file = tmp_path / "stored.xlsx"
-    workbook.write(book.offer, stored_file, asked=offers()[name][1], **SMALL)
+    workbook.write(book.content.offer, stored_file, asked=offers()[name][1], **SMALL)
     stored, zeros = (openpyxl.load_workbook(path, data_only=True) for path in (stored_file, file))
     formulas = openpyxl.load_workbook(file)
     live = 0
@@ -191,7 +192,7 @@ def test_every_cell_recalculates_to_what_perfmodel_stores(name, written, recalcu
 @pytest.mark.parametrize("name", ["kinds", "drafts", "unpublished"])
 def test_results_are_those_of_a_prediction(name, written, recalculated):
     book = written[name][0]
-    compare(shown(recalculated[name]), expected(book.base.scenario, book.results))
+    compare(shown(recalculated[name]), expected(book.content.base.scenario, book.content.results))
 
 
 @pytest.mark.program
@@ -215,31 +216,31 @@ def test_results_follow_what_is_typed_and_chosen(title, written, recalculated):
     if title in REFUSED:
         assert set(found.values()) == {"layout refused"}
         return
-    compare(found, expected(changed(book.offer.pairs[pair].scenario, edits), book.results))
+    compare(found, expected(changed(book.content.offer.pairs[pair].scenario, edits), book.content.results))
 
 
 @pytest.mark.program
 def test_scenarios_and_grid_are_those_of_predictions(written, recalculated):
     book = written["kinds"][0]
     sheet = recalculated["kinds"]["Scenarios"]
-    for row, case in zip(book.scenario_rows, book.cases[1:], strict=True):
+    for row, case in zip(book.scenario_rows, book.content.cases[1:], strict=True):
         found = {name: sheet.cell(row, at + 1).value for name, at in book.scenario_columns.items()}
         compare(found, expected(changed(case.pair.scenario, case.edits), found))
-    for table, name in enumerate(workbook.GRID):
-        for at, case in enumerate(book.grid):
-            down, across = divmod(at, len(book.ratios))
-            value = sheet.cell(book._grid_row(down, table), 2 + across).value
+    for table, name in enumerate(GRID):
+        for at, case in enumerate(book.content.grid):
+            down, across = divmod(at, len(book.content.ratios))
+            value = sheet.cell(book.grid_row(down, table), 2 + across).value
             compare({name: value}, expected(changed(case.pair.scenario, case.edits), [name]))
 
 
 @pytest.mark.program
 def test_every_offered_pair_gives_its_prediction(written, recalculated):
     book = written["pairs"][0]
-    assert len({pair.program for pair in book.offer.pairs}) == 4
-    assert len(book.offer.pairs) > 8
+    assert len({pair.program for pair in book.content.offer.pairs}) == 4
+    assert len(book.content.offer.pairs) > 8
     sheet = recalculated["pairs"]["Scenarios"]
-    rows = book.scenario_rows[-len(book.offer.pairs) :]
-    for row, pair in zip(rows, book.offer.pairs, strict=True):
+    rows = book.scenario_rows[-len(book.content.offer.pairs) :]
+    for row, pair in zip(rows, book.content.offer.pairs, strict=True):
         assert sheet.cell(row, 2).value == pair.scenario.system.name
         found = {name: sheet.cell(row, at + 1).value for name, at in book.scenario_columns.items()}
         compare(found, expected(pair.scenario, found))
@@ -253,11 +254,11 @@ def test_every_pair_of_an_export_can_be_chosen(title, tmp_path):
     held, count = bundled_offer(models, systems, options)
     book = workbook.write(held, tmp_path / "book.xlsx", zero_cached=True, asked=count)
     place = f"Results.A{min(book.shown_rows.values())}:B{max(book.shown_rows.values())}"
-    words = [book._words(pair) for pair in held.pairs]
+    words = [book.content.words(pair) for pair in held.pairs]
     steps = [{"set": {"Inputs.B3": one["system"], "Inputs.B4": one["model"]}, "read": place} for one in words]
     numbers, worst = 0, 0.0
     for pair, rows in zip(held.pairs, drive_office(tmp_path / "book.xlsx", steps), strict=True):
-        found, right = dict(rows), expected(pair.scenario, book.results)
+        found, right = dict(rows), expected(pair.scenario, book.content.results)
         compare(found, right)
         known = [(found[name], value) for name, value in right.items() if isinstance(value, float)]
         numbers += len(known)
@@ -294,13 +295,15 @@ def test_another_implementation_agrees(tmp_path):
         place = re.fullmatch(r"'\[book\.xlsx\](.+)'!([A-Z]+\d+)", str(key))
         if place and hasattr(found, "value"):
             cells[place[1], place[2]] = found.value[0, 0]
-    right = expected(book.base.scenario, book.results)
+    right = expected(book.content.base.scenario, book.content.results)
     compare({name: cells["RESULTS", f"B{row}"] for name, row in book.shown_rows.items()}, right)
     sheet = openpyxl.load_workbook(tmp_path / "book.xlsx")["Model 1"]
     start = next(
-        row[0].row for row in sheet.iter_rows(min_row=10) if row[0].value == book.offer.programs[0].steps[0].name
+        row[0].row
+        for row in sheet.iter_rows(min_row=10)
+        if row[0].value == book.content.offer.programs[0].steps[0].name
     )
-    for at, value in enumerate(book.values[0][0]):
+    for at, value in enumerate(book.content.values[0][0]):
         assert float(cells["MODEL 1", f"E{start + at}"]) == close(value)
 
 
@@ -322,8 +325,8 @@ def test_the_workbook_keeps_to_what_spreadsheets_share(written):
                         assert set(re.findall(r"([A-Za-z_.]+)\(", text)) <= known
         for defined in sheets.defined_names:
             assert re.fullmatch(r"(in|out)_[A-Za-z0-9_]+", defined)
-        assert {cell_name("in", path) for path in book.paths} <= set(sheets.defined_names)
-        assert len(sheets["Inputs"].data_validations.dataValidation) >= len(book.paths)
+        assert {cell_name("in", path) for path in book.content.paths} <= set(sheets.defined_names)
+        assert len(sheets["Inputs"].data_validations.dataValidation) >= len(book.content.paths)
         for name, row in book.shown_rows.items():
             assert sheets["Results"].cell(row, 3).value == unit_of(name)
 
