@@ -221,6 +221,7 @@ def refused_pairs(verb: str) -> list[tuple[str, str]]:
 
 #: Where another input is what matters.
 SPECIAL = {
+    ("size", "--no-objective"): (["--ttft-p99", "10 s"], ["--no-objective"]),
     ("size", "--ep"): (["--ep", "1"], ["--ep", "2"]),
     ("fit", "--set"): [["--set", f"system.engine.memory_utilisation=x{by}"] for by in ("1", "0.9")],
 }

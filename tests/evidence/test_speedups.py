@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from perfmodel.evidence import validate
-from perfmodel.prediction import _SPECULATION_SPREAD
+from perfmodel.prediction import SPECULATION_SPREAD
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_median_error_by_method(rows, word, count, most):
 
 def test_the_spread_of_the_band_holds_four_of_five_measured_speed_ups(rows):
     sizes = [abs(math.log1p(error)) for error in errors(rows, "")]
-    assert sum(size <= _SPECULATION_SPREAD for size in sizes) / len(sizes) == pytest.approx(0.8, abs=0.05)
+    assert sum(size <= SPECULATION_SPREAD for size in sizes) / len(sizes) == pytest.approx(0.8, abs=0.05)
 
 
 def test_more_drafted_tokens_than_are_accepted_stop_paying(rows):
