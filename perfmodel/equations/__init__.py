@@ -1,6 +1,7 @@
 """Closed forms, one subject a file.  Importing this package registers all of them."""
 
 from perfmodel.equations import (
+    batching,
     caching,
     collectives,
     constant_states,
@@ -25,6 +26,7 @@ from perfmodel.equations import (
 )
 
 __all__ = [
+    "batching",
     "caching",
     "collectives",
     "constant_states",

@@ -18,15 +18,7 @@ from perfmodel.machines.kv_cache import (
 from perfmodel.machines.step import Operator, Pass, Work, tokens_of
 from perfmodel.machines.weight_bytes import storage_of
 from perfmodel.numerics import minimum, total
-from perfmodel.specs.types import (
-    Attention,
-    CompressedAttention,
-    Indexer,
-    Layers,
-    Mla,
-    Scenario,
-)
-from perfmodel.specs.weights import (
+from perfmodel.specs.mixers import (
     attention_parts,
     block_indexer_part,
     compressed_parts,
@@ -34,6 +26,14 @@ from perfmodel.specs.weights import (
     projected_cache,
     state_parts,
     value_width,
+)
+from perfmodel.specs.types import (
+    Attention,
+    CompressedAttention,
+    Indexer,
+    Layers,
+    Mla,
+    Scenario,
 )
 from perfmodel.trace import scope
 

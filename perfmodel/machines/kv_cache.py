@@ -6,8 +6,9 @@ from typing import Any
 
 from perfmodel.equations import latent_attention, transformer
 from perfmodel.numerics import minimum, total
+from perfmodel.specs.mixers import state_parts, value_width
 from perfmodel.specs.types import PRECISION_BYTES, Indexer, Layers, Model, Scenario
-from perfmodel.specs.weights import is_recurrent, state_heads, state_parts, value_width
+from perfmodel.specs.weights import is_recurrent, state_heads
 
 #: Bytes of an activation, and of an element of a recurrent state; engines keep both in 16 bits.
 ACTIVATION_BYTES = 2.0

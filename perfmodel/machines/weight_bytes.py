@@ -12,9 +12,7 @@ from perfmodel.specs.types import (
     Layers,
     Scenario,
 )
-from perfmodel.specs.weights import (
-    tensors,
-)
+from perfmodel.specs.weights import tensors
 
 
 def precision_of(scenario: Scenario, tensor: str, layers: Layers | None = None) -> str:

@@ -13,7 +13,8 @@ from perfmodel.errors import UserError
 from perfmodel.options import flag
 from perfmodel.prediction import plan_of
 from perfmodel.question import Options, resolve, split_system
-from perfmodel.serving.fit import Fit, fit, growth, kv_tokens, request_bytes
+from perfmodel.serving.cache_bytes import growth, request_bytes
+from perfmodel.serving.fit import Fit, fit, kv_tokens
 from perfmodel.serving.steady import chips
 from perfmodel.shown import Shown
 from perfmodel.specs.paths import provenance_of, put, quantities

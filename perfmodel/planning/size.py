@@ -17,7 +17,7 @@ import numpy as np
 
 from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
-from perfmodel.equations import queueing
+from perfmodel.equations import batching
 from perfmodel.equations.serving import interference_per_token
 from perfmodel.errors import UserError
 from perfmodel.machines import speculation
@@ -30,8 +30,9 @@ from perfmodel.planning.verify import check, slower, sold, spread, sure
 from perfmodel.prediction import plan_of, run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import with_failures
+from perfmodel.serving.cache_bytes import request_bytes
 from perfmodel.serving.chain import FULL, Service
-from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.fit import fit
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Objectives, loaded, phrase, replicas_for, statistic
 from perfmodel.serving.step_times import sequence_limit
@@ -218,11 +219,11 @@ def _means(scenario: Scenario, lengths: Lengths) -> _Means | Rejected:
     occupancy = np.asarray(occupancy) * np.ones_like(caps)
     latency = float(np.min(np.asarray(first.time))) + float(front.request)
     budgets = np.array([math.nan]) if rides else _BUDGETS
-    rate = queueing.saturated_rate(running=caps, output=output, step=step, occupancy=occupancy)[:, None]
+    rate = batching.saturated_rate(running=caps, output=output, step=step, occupancy=occupancy)[:, None]
     if not rides:
         rate = np.minimum(
             rate,
-            queueing.prefill_rate(
+            batching.prefill_rate(
                 occupancy=occupancy[:, None],
                 step=step[:, None],
                 prompt=prompt * (1 - cached),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.serving.laws import (
     Law,
     Prompts,
@@ -203,7 +203,7 @@ class Service:
         for at, (count, time) in enumerate(zip(running, step, strict=True)):
             company = self.company(float(count), float(count) / self.output)
             occupancy = self.occupancy(company)
-            found[at] = queueing.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
+            found[at] = batching.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
             found[at] = min(found[at], self.intake(company, occupancy, float(time)))
         return found
 
@@ -227,7 +227,7 @@ class Service:
         if self.times.rides:
             return 1 / self.entry(company)
         return float(
-            queueing.prefill_rate(occupancy=occupancy, step=step, prompt=self.prompt, budget=self.times.budget)
+            batching.prefill_rate(occupancy=occupancy, step=step, prompt=self.prompt, budget=self.times.budget)
         )
 
 
@@ -266,7 +266,7 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0, routing: Rout
     deviation = np.sqrt(max(0.0, kept.mean((life**2 + swing) * stays) - biased**2))
     mean = kept.mean(entry)
     idle = kept.mean(entry * entry) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
-    room = float(queueing.length_biased_cap(pool=times.pool, running=biased, idle=idle))
+    room = float(batching.length_biased_cap(pool=times.pool, running=biased, idle=idle))
     cap = int(max(1.0, min(room, times.cap)))
     sway = float(np.sqrt(cap) * deviation / biased) if room < times.cap else 0.0
     limit = "memory" if room < times.cap else "engine"
@@ -418,7 +418,7 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: i
     cycle = life = wake = 0.0
     for _ in range(6):
         work = _work(service, rate, arrival_scv, service.company(running, 1 + rate * cycle))
-        death = queueing.batch_rate(
+        death = batching.batch_rate(
             running=places, output=output, step=step, own=work.mean + wake, prefilling=work.share
         )
         together = dispersion(rate, arrival_scv * level, life)
@@ -487,7 +487,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
         work = _work(service, rate, 1.0, service.company(max(1.0, inside), max(1.0, inside / output)))
         if think > 0:
             step = service.steps(running)
-            death = queueing.batch_rate(running=running, output=output, step=step, own=work.mean, prefilling=work.share)
+            death = batching.batch_rate(running=running, output=output, step=step, own=work.mean, prefilling=work.share)
             death = np.minimum(death, np.where(places >= cap, full, np.inf))
             probability, _, _ = stationary(np.log((count - places + 1) / think) - np.log(death), 0.0)
             rate = float(np.sum(probability[1:] * death))
@@ -548,15 +548,15 @@ def _work(service: Service, rate: float, scv: float, company: float) -> _Work:
 
 def _wake(work: _Work, cycle: float, steps: float) -> float:
     """Time by which own prefill and the arrivals that bunch behind it lengthen the steps after it [s]."""
-    spread = queueing.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=work.square)
+    spread = batching.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=work.square)
     # An arrival finds a long step rather than a short one, and arrivals that bunch share it.
     window = cycle + spread / cycle
     one, many = (dispersion(work.rate, work.scv, window * scale) for scale in (1.0, 1 / (1 - work.share)))
     square = max(work.square - work.mean**2, float(work.square + (many - 1) * work.mean**2))
-    found = queueing.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=square)
+    found = batching.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=square)
     together = max(0.0, float(work.share * (cycle + found / cycle) + (one - 1) * work.mean))
     first = cycle * (1 - work.share) + work.mean + together
-    drawn = queueing.wake_of_prefill(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
+    drawn = batching.wake_of_prefill(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
     behind = dispersion(work.rate, work.scv, steps * cycle) - dispersion(work.rate, work.scv, window)
     return float(drawn + behind / 2 * work.mean / (1 - work.share))
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 
 #: Shares of requests of which times are given.
 QUANTILES = (0.5, 0.9, 0.99)
@@ -688,8 +688,8 @@ def _unlimited(steps: Steps, number: Any, own: Any, beside: float) -> list[Law]:
     drawn = used * (1 - used**number) / (1 - used)
     totals = number * step / (1 - used) + (beside + own_mean - step / (1 - used)) * drawn
     usual = step / (1 - used)
-    single = queueing.cycle_variance(cycle=usual, rate=rate, prefill_square=square, prefilling=used)
-    spreads = queueing.life_variance(variance=single, cycles=number, prefilling=used)
+    single = batching.cycle_variance(cycle=usual, rate=rate, prefill_square=square, prefilling=used)
+    spreads = batching.life_variance(variance=single, cycles=number, prefilling=used)
     spreads = np.maximum(single * 0.1, spreads) + drawn**2 * (float(np.sum(own**2 * prompts.weight)) - own_mean**2)
     # Arrivals that bunch bring their prefills together: the spread about the mean grows.
     bunch = np.maximum(0.05, prompts.dispersion(totals))

@@ -11,7 +11,8 @@ from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of
-from perfmodel.serving.fit import blocks_grow, fit, request_bytes
+from perfmodel.serving.cache_bytes import request_bytes
+from perfmodel.serving.fit import blocks_grow, fit
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 

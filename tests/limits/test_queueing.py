@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.serving.chain import dispersion, stationary
 
 EXACT = settings(derandomize=True, deadline=None, max_examples=60)
@@ -153,7 +153,7 @@ def test_the_variance_of_a_life_is_that_of_an_autoregressive_sum(share, cycles, 
     whole = round(cycles)
     lags = np.abs(np.subtract.outer(np.arange(min(whole, 300)), np.arange(min(whole, 300))))
     exact = variance * float(np.sum(share**lags))
-    found = queueing.life_variance(variance=variance, cycles=float(min(whole, 300)), prefilling=share)
+    found = batching.life_variance(variance=variance, cycles=float(min(whole, 300)), prefilling=share)
     assert found == pytest.approx(exact, rel=1e-6)
 
 

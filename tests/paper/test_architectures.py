@@ -10,7 +10,8 @@ from perfmodel.equations import experts, memory, transformer
 from perfmodel.machines import kv_cache, operators, weight_bytes
 from perfmodel.machines.step import Pass
 from perfmodel.question import Options, resolve
-from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.cache_bytes import request_bytes
+from perfmodel.serving.fit import fit
 from perfmodel.specs import catalog, weights
 
 REFERENCE = json.loads((Path(__file__).parent.parent / "data" / "models.json").read_text(encoding="utf-8"))["models"]

@@ -13,7 +13,8 @@ import perfmodel
 from perfmodel.equations import engine_memory, paging
 from perfmodel.errors import UserError
 from perfmodel.question import Options, resolve
-from perfmodel.serving.fit import bytes_per_token, fit, is_uniform, request_bytes
+from perfmodel.serving.cache_bytes import bytes_per_token, request_bytes
+from perfmodel.serving.fit import fit, is_uniform
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Engine

@@ -14,7 +14,8 @@ import numpy as np
 
 from perfmodel.machines import speculation
 from perfmodel.machines.base import machine_of
-from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.cache_bytes import request_bytes
+from perfmodel.serving.fit import fit
 from perfmodel.specs.types import Scenario
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.planning.simulate import Load, arrivals, drawn, simulate
 from perfmodel.serving.lengths import Lengths, lognormal
 from perfmodel.serving.step_times import StepTimes
@@ -91,7 +91,7 @@ def test_a_closed_loop_without_thinking_keeps_its_clients_running():
     # A client's next request comes when the step after its last token has begun.
     assert ran.running == pytest.approx(8.0 * 50 / 51, rel=0.01)
     output = lengths.mean(np.round(lengths.output))
-    exact = queueing.saturated_rate(running=8.0, output=output, step=0.01 * (1 - 1 / output), occupancy=0.02)
+    exact = batching.saturated_rate(running=8.0, output=output, step=0.01 * (1 - 1 / output), occupancy=0.02)
     assert 2000 / ran.span == pytest.approx(exact * 50 / 51, rel=0.03)
 
 
