@@ -16,12 +16,34 @@ of :mod:`perfmodel.numerics`, whose docstrings say what they give; NaN stands fo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from perfmodel.prediction import ALL
+from perfmodel.specs.paths import quantities
+from perfmodel.specs.types import Scenario
+from perfmodel.tape import answers, kernel
 from perfmodel.tape.numbered import CONSTANT, INPUT, Numbered, Step
 
 FORMAT, VERSION = "perfmodel-program", 1
+
+
+def of(scenario: Scenario, wanted: Collection[str] = ALL) -> dict[str, Any]:
+    """Return the program of a prediction as JSON.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Whose structure the program is of; its numbers are the inputs.
+    wanted : collection of str
+        Metrics, and ``breakdown``.
+
+    Returns
+    -------
+    dict
+    """
+    program = kernel.traced(answers.asked(wanted).results, scenario)
+    return to_dict(program, {path: unit for path, unit, _ in quantities(scenario)})
 
 
 def to_dict(program: Numbered, units: Mapping[str, str]) -> dict[str, Any]:

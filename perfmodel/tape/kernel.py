@@ -122,6 +122,7 @@ class Asked:
 _points: dict[str, int] = {}
 _kernels: dict[str, Kernel | None] = {}
 _numbered: dict[str, Numbered | None] = {}
+_last: list[tuple[Scenario, str]] = []
 
 
 def over(asked: Asked, scenario: Scenario, axes: Mapping[str, int], values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -149,19 +150,30 @@ def over(asked: Asked, scenario: Scenario, axes: Mapping[str, int], values: Mapp
     if not lengths or not math.prod(lengths):
         return None
     order = _order(lengths)
-    scenario = put_all(scenario, {path: float(values[path][0]) for path in axes})
     turned = {path: order.index(at) for path, at in axes.items()}
-    key = library.digest(asked.name, repr(structure(scenario)), repr(sorted(turned.items())), _stamp())
+    key = library.digest(asked.name, _structure(scenario), repr(sorted(turned.items())), _stamp())
     points = _points[key] = _points.get(key, 0) + math.prod(lengths)
-    kernel = _kernel(key, asked, scenario, turned, points >= COMPILE_AT)
+
+    def program() -> Numbered | None:
+        # An input that varies has values, also where the scenario has none.
+        return _program(key, asked, put_all(scenario, {path: float(values[path][0]) for path in axes}))
+
+    kernel = _kernel(key, scenario, turned, program, points >= COMPILE_AT)
     if kernel is not None:
         found = _in_parts(kernel, scenario, turned, values, [lengths[at] for at in order])
-    elif points >= NUMBER_AT and (program := _program(key, asked, scenario)) is not None:
-        found = arrays.over(program, inputs_of(program.inputs, scenario), turned, values)
+    elif points >= NUMBER_AT and (calls := program()) is not None:
+        found = arrays.over(calls, inputs_of(calls.inputs, scenario), turned, values)
     else:
         return None
     back = np.argsort(order)
     return {name: _turned(value, back) for name, value in found.items()}
+
+
+def _structure(scenario: Scenario) -> str:
+    """Return the digest of a scenario's structure; the last one is asked about again and again."""
+    if not _last or _last[0][0] is not scenario:
+        _last[:] = [(scenario, library.digest(repr(structure(scenario))))]
+    return _last[0][1]
 
 
 def _turned(value: Any, back: Any) -> Any:
@@ -248,15 +260,17 @@ def traced(results: Results, scenario: Scenario) -> Numbered:
         return number(results(as_nodes(ledger, scenario)))
 
 
-def _kernel(key: str, asked: Asked, scenario: Scenario, axes: Mapping[str, int], pays: bool) -> Kernel | None:
+def _kernel(
+    key: str, scenario: Scenario, axes: Mapping[str, int], program: Callable[[], Numbered | None], pays: bool
+) -> Kernel | None:
     """Return a compiled program: of this process, of the cache, or a new one where that pays."""
     if key in _kernels:
         return _kernels[key]
     found = _read(key, scenario)
     if found is None and not pays:
         return None
-    if found is None and (program := _program(key, asked, scenario)) is not None:
-        source = c.source(program, axes)
+    if found is None and (traced_now := program()) is not None:
+        source = c.source(traced_now, axes)
         run = library.compile(source.text)
         if run is not None:
             found = Kernel(run, source.fixed, source.varying, source.results, source.tables)

@@ -18,7 +18,7 @@ from perfmodel.trace import OPERATIONS
 
 SETTINGS = 200
 #: With every system and every model, which takes an hour.
-EVERY = os.environ.get("PERFMODEL_EVERY_PROGRAM") == "1"
+EVERY = os.environ.get("PERFMODEL_EVERY_TRACE") == "1"
 PROGRAMS = {
     f"{model} on {on}": (model, on, more)
     for model, on, more in (
@@ -112,9 +112,9 @@ def test_c_gives_the_same(asked, folder):
 
 def test_json_gives_the_same(asked):
     """By an interpreter of a few lines, which knows of the program nothing but the JSON."""
-    scenario, values, program, expected = asked
-    units = {path: unit for path, unit, _ in quantities(scenario)}
-    said = json.loads(json.dumps(interchange.to_dict(program, units), allow_nan=False))
+    scenario, values, _, expected = asked
+    first = put_all(scenario, {path: float(column[0]) for path, column in values.items()})
+    said = json.loads(json.dumps(interchange.of(first), allow_nan=False))
     assert (said["format"], said["version"]) == ("perfmodel-program", 1)
     for at in range(3):
         inputs = {path: float(column[at]) for path, column in values.items()}
@@ -200,7 +200,7 @@ pairs = [(model, on) for on, _, _ in catalog.entries("system") for model, _, _ i
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(not EVERY, reason="takes an hour: PERFMODEL_EVERY_PROGRAM=1")
+@pytest.mark.skipif(not EVERY, reason="takes an hour: PERFMODEL_EVERY_TRACE=1")
 @pytest.mark.parametrize(("model", "on"), pairs if EVERY else [])
 def test_every_model_on_every_system(model, on, folder):
     try:
