@@ -38,7 +38,7 @@ _AT_ONCE = 2**20
 #: An axis of so many points is long enough for the innermost loop.
 _LONG = 32
 #: What a trace goes through, in this package: other code, other programs.
-_TRACED = ("", "equations", "machines", "serving", "specs", "tape")
+_TRACED = ("", "equations", "machines", "prediction", "serving", "specs", "tape")
 
 #: Results by name of a scenario whose numbers are nodes.
 Results = Callable[[Scenario], Mapping[str, Any]]
@@ -333,9 +333,11 @@ def _stamp() -> str:
     root = os.path.dirname(perfmodel.__file__)
     files = []
     for room in _TRACED:
-        with os.scandir(os.path.join(root, room)) as entries:
-            for entry in entries:
-                if entry.name.endswith(".py"):
-                    state = entry.stat()
-                    files.append(f"{room}/{entry.name} {state.st_size} {state.st_mtime_ns}")
+        for folder, below, names in os.walk(os.path.join(root, room)):
+            if not room:
+                below.clear()
+            for name in names:
+                if name.endswith(".py"):
+                    state = os.stat(os.path.join(folder, name))
+                    files.append(f"{os.path.relpath(folder, root)}/{name} {state.st_size} {state.st_mtime_ns}")
     return library.digest(__version__, *sorted(files))
