@@ -67,11 +67,11 @@ def over(
             for path, axis in axes.items()
         }
 
-    blocks = list(_blocks(lengths))
-    cut = sum(1 << axis for axis in range(rank) if len({pieces[axis].start for pieces in blocks}) > 1)
+    cuts = list(blocks(lengths, BLOCK))
+    cut = sum(1 << axis for axis in range(rank) if len({pieces[axis].start for pieces in cuts}) > 1)
     with np.errstate(all="ignore"):  # NaN goes in and comes out
-        runner = _Runner(program, masks, cut, {**inputs, **placed(blocks[0])})
-        for pieces in blocks:
+        runner = _Runner(program, masks, cut, {**inputs, **placed(cuts[0])})
+        for pieces in cuts:
             done = runner.run(placed(pieces), [piece.stop - piece.start for piece in pieces])
             for name, at in program.results.items():
                 where = tuple(piece if masks[at] >> axis & 1 else slice(None) for axis, piece in enumerate(pieces))
@@ -79,9 +79,21 @@ def over(
     return found
 
 
-def _blocks(lengths: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Give the blocks of a grid, each as long as it may be along the inner axes."""
-    extents, left = [], BLOCK
+def blocks(lengths: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
+    """Give the blocks of a grid, each as long as it may be along the inner axes, so that loops stay long.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Of the axes.
+    most : int
+        Points of a block.
+
+    Returns
+    -------
+    iterator of tuple of slice
+    """
+    extents, left = [], most
     for length in reversed(lengths):
         extents.append(min(length, max(1, left)))
         left //= extents[-1]
