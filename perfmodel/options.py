@@ -94,6 +94,12 @@ class Question(TypedDict, total=False):
             many=True,
         ),
     ]
+    prices: Annotated[
+        Name | None, Said("DATE|FILE", "Release of prices, as 2026-11; the newest if none. Bases: economics.basis.")
+    ]
+    region: Annotated[
+        Name | None, Said("NAME", "Where machines stand: electricity, space, carbon, PUE and water of it; us-va, de.")
+    ]
 
 
 class Arrivals(TypedDict, total=False):
