@@ -675,12 +675,13 @@ def tco(
     Owning
         With ``systems``, ``sample`` and ``to_dict()``.
     """
-    from perfmodel.planning.tco import ownership, uncertainty
+    from perfmodel.planning.tco import asking, uncertainty
 
     systems = _systems(on)
     asked, changes, rest = taken(CostQuestion, systems, set, options)
     samples = int(rest.get("samples", uncertainty.SAMPLES))
-    return ownership.own(_model(model), systems, asked, changes, rest.get("tpot"), samples)
+    api = bool(rest.get("against_api"))
+    return asking.own(_model(model), systems, asked, changes, rest.get("tpot"), samples, api)
 
 
 @_taking(Question)

@@ -255,11 +255,15 @@ class CostQuestion(Question, total=False):
 
     tpot: Annotated[
         Quantity | None,
-        Said("T", "Bound on TPOT, 30ms: each system runs the most requests that keep it.", "s", _TIME),
+        Said("T", "Bound on TPOT, 30ms: each system is set to what costs least under it.", "s", _TIME),
     ]
     samples: Annotated[
         Quantity | None,
         Said("N", "Quasi-random samples over all that is not known; a power of 2 is best.", "1", _SAMPLES),
+    ]
+    against_api: Annotated[
+        bool | None,
+        Said("", "Compare owning, renting and token prices, and say at which load each wins.", unit=None, switch=True),
     ]
 
 

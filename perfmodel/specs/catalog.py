@@ -556,7 +556,9 @@ def load_prices(release: str = "") -> Prices:
     if not release or path.suffix != ".yaml":
         found = {at.stem: at for root in reversed(roots()) for at in _spec_files(root / PRICES_FOLDER)}
         if release and release not in found:
-            raise UserError(f"--prices {release}: no such release; there are {', '.join(sorted(found))}, or name a file")
+            raise UserError(
+                f"--prices {release}: no such release; there are {', '.join(sorted(found))}, or name a file"
+            )
         path = found[release or max(found)]
     elif not path.is_file():
         raise UserError(f"--prices {release}: no such file")
@@ -934,7 +936,12 @@ def generated() -> dict[Path, str]:
         root = bundled() / folder
         checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, filled_by)}
         if kind == "system":
-            for name, filled in ((ECONOMICS, Economics), (MATERIALS, Materials), (RELIABILITY, Reliability), (REGIONS, Regions)):
+            for name, filled in (
+                (ECONOMICS, Economics),
+                (MATERIALS, Materials),
+                (RELIABILITY, Reliability),
+                (REGIONS, Regions),
+            ):
                 if not problems(root / name, filled):
                     checked[name] = _checksum(root / name)
         made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"

@@ -57,7 +57,9 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
         for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER, catalog.PRICES_FOLDER):
             chosen += [path for root in catalog.roots() for path in sorted((root / folder).glob("*.yaml"))]
         beside = catalog.bundled() / catalog.FOLDERS["system"][0]
-        chosen += [beside / name for name in (catalog.ECONOMICS, catalog.MATERIALS, catalog.RELIABILITY, catalog.REGIONS)]
+        chosen += [
+            beside / name for name in (catalog.ECONOMICS, catalog.MATERIALS, catalog.RELIABILITY, catalog.REGIONS)
+        ]
     problems: list[str] = []
     for path in chosen:
         try:
