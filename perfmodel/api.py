@@ -681,7 +681,8 @@ def tco(
     asked, changes, rest = taken(CostQuestion, systems, set, options)
     samples = int(rest.get("samples", uncertainty.SAMPLES))
     api = bool(rest.get("against_api"))
-    return asking.own(_model(model), systems, asked, changes, rest.get("tpot"), samples, api)
+    growth = float(rest.get("growth", 0.0))
+    return asking.own(_model(model), systems, asked, changes, rest.get("tpot"), samples, api, growth)
 
 
 @_taking(Question)

@@ -265,6 +265,9 @@ class CostQuestion(Question, total=False):
         bool | None,
         Said("", "Compare owning, renting and token prices, and say at which load each wins.", unit=None, switch=True),
     ]
+    growth: Annotated[
+        Quantity | None, Said("SHARE", "Growth of the load a year, in the cash flow: 30%.", "1", {"most": 100.0})
+    ]
 
 
 class ExplainQuestion(Question, Started, total=False):

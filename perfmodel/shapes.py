@@ -554,6 +554,11 @@ class Owned(Asked):
     price: PriceSaid
     curve: list[SpeedPoint]
     ways: list[WayToServe]
+    usd_per_task: Number
+    """One request, at the present value of all years."""
+    npv_usd: Number
+    cash_flow: list[dict[str, str | float | None]]
+    """One row a year: what is paid, written off and served."""
     labels: list[str]
     reason: str | None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -128,7 +129,7 @@ def _order(result: Owning) -> str:
     """Return the systems by what one costs; ``=`` between those whose ranges overlap by half."""
     listed = by_price(result.systems)
     words = f"{listed[0].name} {show(listed[0].value, 'USD', 3)}"
-    for before, here in zip(listed, listed[1:], strict=False):
+    for before, here in itertools.pairwise(listed):
         words += f" {'=' if overlap(before, here) else '<'} {here.name} {show(here.value, 'USD', 3)}"
     bases = list(dict.fromkeys(one.basis for one in listed if one.basis))
     mixed = "; a quote and the release are not one basis" if "quote" in bases and len(bases) > 1 else ""

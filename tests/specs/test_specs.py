@@ -1,7 +1,7 @@
 """The bundled specs: complete, sourced, without drift."""
 
-import re
 import functools
+import re
 from dataclasses import fields
 
 import pytest

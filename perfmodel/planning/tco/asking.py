@@ -12,6 +12,7 @@ from perfmodel.errors import UserError
 from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
 from perfmodel.planning.tco import bom
+from perfmodel.planning.tco.cash import cash_flow
 from perfmodel.planning.tco.market import choose, sold
 from perfmodel.planning.tco.ownership import REFERENCE, Owned, Owning, costs, of_system
 from perfmodel.planning.tco.prices import TokenPrice
@@ -37,6 +38,7 @@ def own(
     tpot: float | None = None,
     samples: int = SAMPLES,
     against_api: bool = False,
+    growth: float = 0.0,
 ) -> Owning:
     """Answer what a million tokens cost on each system.
 
@@ -54,6 +56,8 @@ def own(
     samples : int
     against_api : bool
         Whether to compare owning, renting and an API.
+    growth : float
+        Of the load a year, in the cash flows [1].
 
     Returns
     -------
@@ -77,22 +81,25 @@ def own(
     answers = [_answered(scenario) for scenario in scenarios]
     money = [cost_of(s) if not a.reason and s.economics else None for s, a in zip(scenarios, answers, strict=True)]
     reference = _reference(model, options, bound, scenarios, money)
+    traffic, release = scenarios[0].traffic, catalog.load_prices(options.prices or "")
+    market = sold(scenarios[0].model.name, float(traffic.prompt), float(traffic.output), release.name)
     systems = []
     for answer, cost, setting in zip(answers, money, settings, strict=True):
         owned = _owned(answer, cost, reference)
         if setting is not None:
             owned = _bounded(owned, setting, bound)
         if against_api and cost is not None:
-            owned = replace(owned, choice=choose(answer, catalog.load_prices(options.prices or "")))
+            owned = replace(owned, choice=choose(answer, release))
+        if cost is not None and cost.per_hour == cost.per_hour:
+            owned = replace(owned, flow=cash_flow(answer, cost, growth, NAN if market is None else market.low))
         systems.append(owned)
     priced = [s if cost is not None else None for s, cost in zip(scenarios, money, strict=True)]
-    traffic, release = scenarios[0].traffic, catalog.load_prices(options.prices or "")
     return Owning(
         tuple(systems),
         draw_samples(priced, samples),
         _assumed(answers, bound if settings[0] is not None else NAN, release.name),
         bound if any(setting is not None for setting in settings) else NAN,
-        sold(scenarios[0].model.name, float(traffic.prompt), float(traffic.output), release.name),
+        market,
     )
 
 

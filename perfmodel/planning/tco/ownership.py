@@ -10,6 +10,7 @@ from perfmodel import shapes
 from perfmodel.equations import power, tco
 from perfmodel.numerics import NAN
 from perfmodel.planning.tco import bom
+from perfmodel.planning.tco.cash import Flow, rows
 from perfmodel.planning.tco.market import Choice, Sold
 from perfmodel.planning.tco.published import implied
 from perfmodel.planning.tco.speed import Point
@@ -53,6 +54,8 @@ class Owned:
         Its cheapest settings by speed, where it was free to choose.
     choice : Choice or None
         Owned, rented or an API, where that was asked for.
+    flow : Flow or None
+        Its cash year by year, where it has a price.
     """
 
     answer: Prediction
@@ -66,6 +69,7 @@ class Owned:
     limit: str = ""
     curve: tuple[Point, ...] = ()
     choice: Choice | None = None
+    flow: Flow | None = None
 
     @property
     def scenario(self) -> Scenario:
@@ -156,7 +160,7 @@ class Owning(Shown):
             joules = one["joules_per_output_token_spread"] or nothing
             own = {"usd_per_mtok": spreads, "joules_per_output_token_spread": joules}
             for key, value in {**one, **own}.items():
-                if key in ("sobol", "tornado", "implied_capex_usd", "curve", "ways"):
+                if key in ("sobol", "tornado", "implied_capex_usd", "curve", "ways", "cash_flow"):
                     continue
                 if isinstance(value, list):
                     row[key] = "; ".join(value)
@@ -167,6 +171,12 @@ class Owning(Shown):
             rows.append({**row, "assumed": "; ".join(self.assumed)})
         columns = dict.fromkeys(name for row in rows for name in row)
         return [{name: row.get(name) for name in columns} for row in rows]
+
+    def cash_rows(self) -> list[dict[str, Any]]:
+        """Return the cash flow of each system, one flat row a year, for CSV."""
+        names = distinct([owned.name for owned in self.systems])
+        pairs = zip(names, self.systems, strict=True)
+        return [row for name, owned in pairs if owned.flow is not None for row in rows(name, owned.flow)]
 
     def to_frame(self) -> Any:
         """Return a pandas frame with the flat columns of ``--csv``, one row a system."""
@@ -253,6 +263,9 @@ class Owning(Shown):
                 }
                 for way in (owned.choice.ways if owned.choice else ())
             ],
+            "usd_per_task": None if owned.flow is None else shapes.number(owned.flow.usd_per_task),
+            "npv_usd": None if owned.flow is None else shapes.number(owned.flow.npv),
+            "cash_flow": [] if owned.flow is None else rows(name, owned.flow),
             "labels": list(owned.labels),
             "reason": answer.reason or None,
         }
