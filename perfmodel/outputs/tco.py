@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.outputs.tables import money_figure, notes, plain, print_said, side_by_side, table_html
+from perfmodel.planning.tco.cash import full_from
 from perfmodel.planning.tco.ownership import REFERENCE, Owned, Owning
 from perfmodel.planning.tco.published import implied
 from perfmodel.planning.tco.verdict import Verdict, by_price, overlap, verdict
@@ -95,6 +96,10 @@ def _caveats(result: Owning, found: Verdict) -> list[str]:
     """Return what the reader must know before the rest: limits, the market, what decides."""
     names = distinct([owned.name for owned in result.systems])
     lines = [f"{names[at]}: {why}" for at, why in found.unranked]
+    for name, owned in zip(names, result.systems, strict=True):
+        full = None if owned.flow is None else full_from(owned.flow.years)
+        if full is not None:
+            lines.append(f"{name}: its load needs another deployment from year {full} on")
     lines += [f"{names[at]}: {result.systems[at].limit}" for at in found.order if result.systems[at].limit]
     if market := _market(result, found):
         lines.append(market)
@@ -143,6 +148,9 @@ def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
     from rich.text import Text
 
     found = verdict(result)
+    if all(owned.answer.reason for owned in result.systems):
+        console.print(Text(sentence(result)), soft_wrap=not console.is_terminal)
+        return
     console.print(Text(sentence(result), style="bold"), soft_wrap=not console.is_terminal)
     headings, rows = _summary(result, found)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
@@ -246,6 +254,8 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
     rows += [
         ("ties with rent when busy", [_share(one["break_even_utilisation"]) for one in data]),
+        ("$/task", [_money(one["usd_per_task"]) for one in data]),
+        ("NPV of what is paid", [_usd(one["npv_usd"]) for one in data]),
         ("", []),
         ("power, serving", [show(one["power_w"], "W", 3) if one["power_w"] else "-" for one in data]),
         ("  at the utility, mean", [_watts(one, "utility_over_the_day") for one in data]),

@@ -774,6 +774,8 @@ def load_economics(region: str = "") -> Economics:
         known = sorted({place for table in tables.values() for place in table})
         raise UserError(f"--region {region}: no such region; there are {', '.join(known)}")
     moved = {name: origins[f"{name}.{region}"] for name in here}
+    said = f"region {region}: {', '.join(here)} of it, the rest as in economics.yaml"
+    moved[""] = Provenance("", OWN, note="\n".join(filter(None, (getattr(provenance.get(""), "note", ""), said))))
     return replace(economics, **here, provenance={**provenance, **moved})
 
 
