@@ -84,11 +84,10 @@ def _summary(result: Owning, found: Verdict) -> tuple[list[str], list[list[str]]
         ends = result.percentiles(at, "blended")
         money = "-" if ends["p50"] is None else f"{money_figure(ends['p50'])} ({_span(ends)})"
         chance = "" if at not in likely or at == found.order[0] else f"{1 - likely[at]:.0%}"
-        hour = _money(None if owned.cost is None else float(owned.cost.per_hour) / float(owned.answer.chips))
         users = f"{float(owned.scenario.traffic.concurrency):,.0f}"
         speed = show(tpot, "s", 3) if tpot == tpot else "-"
-        rows.append([names[at], _plan(owned), users, speed, money, chance, hour, _price(owned)])
-    headings = ["system", "plan", "at once", "TPOT", "USD/Mtok (P10-P90)", "chance", "$/chip-h", "price"]
+        rows.append([names[at], _plan(owned), users, speed, money, chance, _price(owned)])
+    headings = ["system", "plan", "at once", "TPOT", "USD/Mtok (P10-P90)", "chance", "price"]
     return headings, rows
 
 

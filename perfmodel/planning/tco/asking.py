@@ -19,7 +19,7 @@ from perfmodel.planning.tco.prices import TokenPrice
 from perfmodel.planning.tco.speed import ALONE, Setting, at_bound, limit_words
 from perfmodel.planning.tco.uncertainty import SAMPLES, draw_samples, tornado
 from perfmodel.prediction import Prediction, content, numbers, run
-from perfmodel.question import Options, resolve, split_changes, split_system
+from perfmodel.question import Options, resolve, split_changes
 from perfmodel.serving.cost import Cost, cost_of, electricity_per_year
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, put
@@ -68,16 +68,14 @@ def own(
     if tpot is not None and not tpot > 0:
         raise UserError(f"--tpot {tpot:g}: must be more than 0")
     bound = tpot or TPOT
-    settings: list[Setting | None] = []
-    scenarios = []
-    for system, mine in zip(on, split_changes(on, changes), strict=True):
-        if split_system(system, options)[1].concurrency is None:
-            setting = at_bound(model, system, options, mine, bound, payable)
-            settings.append(setting)
-            scenarios.append(setting.scenario)
-        else:
-            settings.append(None)
-            scenarios.append(payable(resolve(model, system, options, mine)))
+    pairs = list(zip(on, split_changes(on, changes), strict=True))
+    settings: list[Setting | None] = [None] * len(pairs)
+    if options.concurrency is None:
+        settings = [at_bound(model, system, options, mine, bound, payable) for system, mine in pairs]
+    scenarios = [
+        payable(resolve(model, system, options, mine)) if setting is None else setting.scenario
+        for (system, mine), setting in zip(pairs, settings, strict=True)
+    ]
     answers = [_answered(scenario) for scenario in scenarios]
     money = [cost_of(s) if not a.reason and s.economics else None for s, a in zip(scenarios, answers, strict=True)]
     reference = _reference(model, options, bound, scenarios, money)

@@ -252,17 +252,7 @@ class Owning(Shown):
                 {"tpot_s": point.tpot, "usd_per_mtok": point.usd, "concurrency": point.users, "plan": point.plan}
                 for point in owned.curve
             ],
-            "ways": [
-                {
-                    "name": way.name,
-                    "said": way.said,
-                    "usd_per_mtok": list(owned.choice.costs[way.name]),
-                    "mtok_per_day": list(owned.choice.loads),
-                    "wins_from_mtok_per_day": shapes.number(owned.choice.wins_from.get(way.name, (NAN, NAN))[0]),
-                    "wins_to_mtok_per_day": shapes.number(owned.choice.wins_from.get(way.name, (NAN, NAN))[1]),
-                }
-                for way in (owned.choice.ways if owned.choice else ())
-            ],
+            "ways": _ways(owned.choice),
             "usd_per_task": None if owned.flow is None else shapes.number(owned.flow.usd_per_task),
             "npv_usd": None if owned.flow is None else shapes.number(owned.flow.npv),
             "cash_flow": [] if owned.flow is None else rows(name, owned.flow),
@@ -282,6 +272,26 @@ def _price(owned: Owned) -> shapes.PriceSaid:
         "market": price.market or None,
         "rent_date": price.rent_date or None,
     }
+
+
+def _ways(choice: Choice | None) -> list[shapes.WayToServe]:
+    """Return what each way to serve costs by load, and where it costs least."""
+    if choice is None:
+        return []
+    found: list[shapes.WayToServe] = []
+    for way in choice.ways:
+        low, high = choice.wins_from.get(way.name, (NAN, NAN))
+        found.append(
+            {
+                "name": way.name,
+                "said": way.said,
+                "usd_per_mtok": list(choice.costs[way.name]),
+                "mtok_per_day": list(choice.loads),
+                "wins_from_mtok_per_day": shapes.number(low),
+                "wins_to_mtok_per_day": shapes.number(high),
+            }
+        )
+    return found
 
 
 def of_system(owned: Owned) -> float:

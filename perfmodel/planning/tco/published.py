@@ -101,7 +101,7 @@ def published_hours() -> Iterator[Hour]:
     """Give each published GPU-hour, with the power of its own survey."""
     with (catalog.bundled() / "data" / "tco_constants.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    kinds = {"all_in_utility_power": AllInPower, "it_power": ItPower}
+    kinds: dict[str, type[AllInPower] | type[ItPower]] = {"all_in_utility_power": AllInPower, "it_power": ItPower}
     powers = {
         (row["hardware"], row["date"]): kinds[row["metric"]](1e3 * float(row["value"]))
         for row in rows

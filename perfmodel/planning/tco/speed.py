@@ -131,8 +131,8 @@ def at_bound(
     if not np.isfinite(cost):
         # No setting keeps the bound: the fastest one.
         fastest = min(fitting, key=lambda grid: float(np.nanmin(_or_inf(grid.tpot))))
-        row, column = np.unravel_index(int(np.nanargmin(_or_inf(fastest.tpot))), fastest.tpot.shape)
-        return Setting(_set(fastest, int(row), int(column), "its fastest setting"), ALONE, curve)
+        row, column = divmod(int(np.argmin(_or_inf(fastest.tpot))), fastest.tpot.shape[1])
+        return Setting(_set(fastest, row, column, "its fastest setting"), ALONE, curve)
     users, tpot = float(best.users[row, column]), float(best.tpot[row, column])
     if best.most < users + 1:
         limit = MEMORY
@@ -151,7 +151,7 @@ def _layouts(model: Any, on: str, options: Options, changes: Sequence[str]) -> I
     """Give the scenario of each layout and drafting depth that is open, one request at once; the default one first."""
     name, here = split_system(on, options)
     depths: Sequence[float | None] = (None,)
-    if here.draft is not None and here.k is None and here.accept is here.accept_logged is here.ar is None:
+    if here.draft is not None and here.k is None and here.ar is None and not (here.accept or here.accept_logged):
         depths = DEPTHS
     fixed = any(getattr(here, key) is not None for key in ("plan", "tp", "pp", "ep", "dp", "attention_dp"))
     fixed = fixed or any("deployment." in change for change in changes)
@@ -208,10 +208,13 @@ def _refined(grid: _Grid, bound: float) -> _Grid:
         low, high = users[at], users[min(at + 1, len(users) - 1)]
         rows.append(np.floor(np.linspace(low, high, POINTS)))
     more = _evaluated(grid.scenario, grid.budgets, np.array(rows), grid.most)
-    parts = [np.concatenate(pair, axis=1) for pair in ((grid.users, more.users), (grid.tpot, more.tpot))]
-    parts += [np.concatenate(pair, axis=1) for pair in ((grid.usd, more.usd), (grid.rate, more.rate))]
-    order = np.argsort(parts[0], axis=1, kind="stable")
-    return _Grid(grid.scenario, grid.budgets, *(np.take_along_axis(part, order, axis=1) for part in parts), grid.most)
+    users = np.concatenate((grid.users, more.users), axis=1)
+    order = np.argsort(users, axis=1, kind="stable")
+    tpot, usd, rate = (
+        np.take_along_axis(np.concatenate(pair, axis=1), order, axis=1)
+        for pair in ((grid.tpot, more.tpot), (grid.usd, more.usd), (grid.rate, more.rate))
+    )
+    return replace(grid, users=np.take_along_axis(users, order, axis=1), tpot=tpot, usd=usd, rate=rate)
 
 
 def _least(grid: _Grid, bound: float) -> tuple[float, int, int]:

@@ -59,10 +59,10 @@ def _shares() -> str:
         float(release.purchase[name]["listing"]) / chips / 1e3 for name, chips in (("gb200-nvl72", 72), ("dgx-b200", 8))
     )
     return (
-        f"A rack of 72 GB200 is listed at {rack:.0f} kUSD a GPU with hosts, switches and cooling, one of eight "
-        f"B200 at {node:.0f}; network and storage between racks add {_RACK_DEPLOYED - 1:.0%}. A switch was never "
-        f"itemised: the board of eight H100 with its four was {_BOARD:.0%} of the server, GPUs and switches together, so "
-        "switches are in no total here."
+        f"A rack of 72 GB200 is listed at {rack:.0f} kUSD a GPU with hosts, switches and cooling, one "
+        f"of eight B200 at {node:.0f}; network and storage between racks add {_RACK_DEPLOYED - 1:.0%}. A switch was "
+        f"never itemised: the board of eight H100 with its four was {_BOARD:.0%} of the server, GPUs and switches "
+        "together, so switches are in no total here."
     )
 
 
