@@ -268,6 +268,9 @@ class CostQuestion(Question, total=False):
     growth: Annotated[
         Quantity | None, Said("SHARE", "Growth of the load a year, in the cash flow: 30%.", "1", {"most": 100.0})
     ]
+    cash: Annotated[
+        Name | None, Said("FILE.csv|.xlsx", "Write the cash flow of each system by year to a file.", unit=None)
+    ]
 
 
 class ExplainQuestion(Question, Started, total=False):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
 from perfmodel.options import CostQuestion
-from perfmodel.writing import check_file
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All of it, not only the verdict.")]
-
-Cash = Annotated[
-    str | None, typer.Option("--cash", metavar="FILE.csv|.xlsx", help="Write the cash flow of each system by year.")
-]
 
 
 @common.asks(CostQuestion)
@@ -27,7 +21,6 @@ def tco(
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
-    cash: Cash = None,
     verbose: Verbose = False,
 ) -> int:
     """What a million tokens cost on each system, and how sure.
@@ -42,11 +35,7 @@ def tco(
     from perfmodel.outputs import tco as output
 
     common.one_of(json=json, csv=csv)
-    if cash is not None:
-        check_file(Path(cash), [".csv", ".xlsx"], "--cash")
     result = api.tco(model, on=on, set=changes or (), **given)
-    if cash is not None:
-        save_cash(result, Path(cash))
     if json:
         common.write_json(result.to_dict())
     elif csv:
@@ -62,24 +51,3 @@ def tco(
         return OK
     print(f"perfmodel: {missing[0]}", file=sys.stderr)
     return DOES_NOT_FIT
-
-
-def save_cash(result: Any, path: Path) -> None:
-    """Write the cash flow of each system by year.
-
-    Parameters
-    ----------
-    result : Owning
-    path : Path
-        A CSV, or a workbook with a sheet a system.
-    """
-    from perfmodel.compilers import cash
-    from perfmodel.outputs.answers import write_csv
-    from perfmodel.question import distinct
-
-    if path.suffix == ".csv":
-        write_csv(result.cash_rows(), path)
-        return
-    names = distinct([owned.name for owned in result.systems])
-    pairs = zip(names, result.systems, strict=True)
-    cash.write([(name, owned.flow) for name, owned in pairs if owned.flow is not None], path)

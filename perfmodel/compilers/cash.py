@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from perfmodel.outputs.answers import write_csv
 from perfmodel.planning.tco.cash import Flow
+from perfmodel.planning.tco.ownership import Owning
+from perfmodel.question import distinct
 from perfmodel.writing import whole
 
 #: Columns of a sheet: heading, attribute of a year, whether it is paid.
@@ -55,6 +58,23 @@ def write(flows: Sequence[tuple[str, Flow]], path: Path) -> None:
     book.close()
     with whole(path) as partial:
         partial.write_bytes(file.getbuffer())
+
+
+def save(result: Owning, path: Path) -> None:
+    """Write the cash flow of each system by year, whole or not at all.
+
+    Parameters
+    ----------
+    result : Owning
+    path : Path
+        Ends in ``.csv``, or in ``.xlsx`` for a sheet a system.
+    """
+    if path.suffix == ".csv":
+        write_csv(result.cash_rows(), path)
+        return
+    names = distinct([owned.name for owned in result.systems])
+    pairs = zip(names, result.systems, strict=True)
+    write([(name, owned.flow) for name, owned in pairs if owned.flow is not None], path)
 
 
 def _sheet(sheet: Any, flow: Flow, forms: dict[str, Any]) -> None:

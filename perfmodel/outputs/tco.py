@@ -12,6 +12,7 @@ from perfmodel.planning.tco.ownership import REFERENCE, Owned, Owning
 from perfmodel.planning.tco.published import implied
 from perfmodel.planning.tco.verdict import Verdict, by_price, overlap, verdict
 from perfmodel.question import distinct
+from perfmodel.specs import catalog
 from perfmodel.specs.units import show
 
 #: Strongest unknowns that are named for each system.
@@ -161,7 +162,8 @@ def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
     lines = _caveats(result, found)
     if len(found.order) > 1:
         lines.insert(0, "chance: that it is cheaper than the first")
-    print_said([("mind", lines if verbose else lines[:6])], console)
+    own = [word for word in result.assumed if catalog.IN_PLACE in word or word.startswith("region ")]
+    print_said([("mind", lines if verbose else [*lines[:6], *own])], console)
     for at in range(len(result.systems)) if verbose else found.order[:1]:
         if result.systems[at].choice is not None:
             _print_choice(result.systems[at], console)
