@@ -529,7 +529,11 @@ def load_bare_system(name: str) -> System:
     if system.price.chips != system.price.chips:
         node = provenance["chips_per_node"]
         provenance["price.chips"] = replace(node, kind="derived", note="those of a node")
-        system = replace(system, price=replace(system.price, chips=system.chips_per_node))
+        chips = system.chips_per_node
+        if system.price.of not in ("", system.name) and system.price.system != system.price.system:
+            # The release has the price of another system's node.
+            chips = _load(find("system", system.price.of), System)[0].chips_per_node
+        system = replace(system, price=replace(system.price, chips=chips))
     found = replace(cast(System, system), provenance=provenance)
     economics = load_economics()
     return filled(found, load_prices(), economics.basis, economics.market)

@@ -352,6 +352,17 @@ def test_a_quote_wins_over_the_release_and_is_said():
     assert any("quote" in label for label in owned.labels)
 
 
+def test_a_server_of_four_costs_half_of_the_eight_it_extends(tmp_path, monkeypatch):
+    folder = tmp_path / "hardware_specs"
+    folder.mkdir()
+    (folder / "half.yaml").write_text(
+        "extends: dgx-h100\nname: half\nchips_per_node: {value: 4, source: plan-choice, kind: derived}\naliases: []\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    half, whole = (cost_of(resolve("llama-3.1-8b", name, Options(tp=4.0))) for name in ("half", "dgx-h100"))
+    assert half.price == whole.price
+
+
 def test_an_older_release_has_its_own_rents():
     ask = ("llama-3.1-8b", "dgx-h100")
     old, new = (resolve(*ask, Options(prices=month)).system.price for month in ("2025-08", "2026-11"))
