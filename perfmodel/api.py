@@ -675,12 +675,22 @@ def tco(
     Owning
         With ``systems``, ``sample`` and ``to_dict()``.
     """
-    from perfmodel.planning.tco import ownership, uncertainty
+    from perfmodel.compilers import cash
+    from perfmodel.planning.tco import asking, uncertainty
+    from perfmodel.writing import check_file
 
     systems = _systems(on)
     asked, changes, rest = taken(CostQuestion, systems, set, options)
     samples = int(rest.get("samples", uncertainty.SAMPLES))
-    return ownership.own(_model(model), systems, asked, changes, rest.get("tpot"), samples)
+    api = bool(rest.get("against_api"))
+    growth = float(rest.get("growth", 0.0))
+    target = Path(word("cash", rest["cash"])) if "cash" in rest else None
+    if target is not None:
+        check_file(target, [".csv", ".xlsx"], "--cash")
+    result = asking.own(_model(model), systems, asked, changes, rest.get("tpot"), samples, api, growth)
+    if target is not None:
+        cash.save(result, target)
+    return result
 
 
 @_taking(Question)

@@ -149,7 +149,10 @@ def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]
     needed |= {"system.price.rent_per_chip": price.rent_per_chip} if rented else {"system.price.system": price.system}
     missing = [path for path, value in needed.items() if value != value]
     if missing:
-        found.append(f"no cost, for want of {' and '.join(missing)}: not published, so give it with --set")
+        lost = "no power" if rented and price.rent_per_chip == price.rent_per_chip else "no cost"
+        found.append(f"{lost}, for want of {' and '.join(missing)}: not published, so give it with --set")
+    elif np.all(scenario.traffic.concurrency == 1) and scenario.model.task != "pool":
+        found.append("$/Mtok is that of one request at once, a machine that idles; --concurrency says the load")
     key = "usd_per_mtok_blended"
     strongest = sorted((e for e in effects if key in e.moves), key=lambda e: max(map(abs, e.moves[key])), reverse=True)
     if strongest:

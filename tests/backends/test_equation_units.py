@@ -37,6 +37,7 @@ INSIDE = {
     "J": "joule",
     "kg": "kg",
     "mm": "mm",
+    "L": "liter",
 }
 OTHER = INSIDE | {"B": "gigaByte", "s": "hour", "FLOP": "teraFLOP", "W": "kilowatt", "J": "megajoule", "mm": "meter"}
 
