@@ -43,7 +43,7 @@ OTHER = INSIDE | {"B": "gigaByte", "s": "hour", "FLOP": "teraFLOP", "W": "kilowa
 
 #: Numbers that a module names and that have a unit: pint gets them with it.
 CONSTANTS = {
-    "memory": {"_MIB": "B", "_ACTIVATION": "B", "_LOGIT": "B"},
+    "engine_memory": {"_MIB": "B", "_ACTIVATION": "B", "_LOGIT": "B"},
     "power": {"_KWH": "J"},
     "tco": {"_HOUR": "s", "_YEAR": "s"},
 }
