@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         model,
         names,
         predict,
+        read_runs,
         report,
         show,
         simulate,
@@ -57,6 +58,7 @@ __all__ = [
     "model",
     "names",
     "predict",
+    "read_runs",
     "report",
     "show",
     "simulate",
@@ -82,6 +84,7 @@ _SHOWN = {
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
+    "evidence.runs:Runs": ("outputs.runs:runs_text", None),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
 }
 for _kind, (_text, _html) in _SHOWN.items():

@@ -53,6 +53,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.runs import Runs
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
@@ -635,6 +636,32 @@ def collective(
 
     asked = None if engine is None else word("--engine", engine)
     return output.ask(word("OPERATION", operation), _one(on), tp, message, asked, read_changes(set))
+
+
+@_taking()
+def read_runs(*files: Name, fields: Mapping[str, Any] | Sequence[str] = ()) -> Runs:
+    """Read runs of benchmark tools, server logs, power logs and tables of collectives.
+
+    Parameters
+    ----------
+    *files : str or path
+        Told by what they hold.  A server's log gives its layout to the runs beside it.
+    fields : mapping or sequence of str
+        What the files do not say, by column: ``{"hardware": "dgx-h100", "tp": 8}``.
+
+    Returns
+    -------
+    Runs
+        ``save`` writes the file that :func:`validate` reads.
+
+    Raises
+    ------
+    UserError
+        Where a file is not whole or of no known format, or a field on which the answer depends is missing.
+    """
+    from perfmodel.evidence import runs
+
+    return runs.read_runs(files, fields)
 
 
 @_taking()

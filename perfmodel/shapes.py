@@ -700,6 +700,41 @@ class Collective(TypedDict):
     warnings: list[str]
 
 
+class Stated(TypedDict):
+    """A field of a run's set-up."""
+
+    value: str
+    origin: str
+    """Where in the file, or how it was given."""
+
+
+class RunValue(TypedDict):
+    """A measured value of a run."""
+
+    metric: str
+    """As the column has it: the bare name is a mean."""
+    stat: str
+    value: float
+    unit: str
+    origin: str
+
+
+class Run(TypedDict):
+    """What a file says of one run."""
+
+    source: str
+    kind: str
+    fields: dict[str, Stated]
+    """By column of the measurement file."""
+    values: list[RunValue]
+
+
+class Runs(TypedDict):
+    """``runs import``: runs of benchmark tools and servers."""
+
+    runs: list[Run]
+
+
 class Row(TypedDict):
     """A measured value and its prediction."""
 

@@ -32,6 +32,7 @@ VERBS = (
     "whatif",
     "calibrate",
     "validate",
+    "runs",
     "report",
     "specs",
 )
