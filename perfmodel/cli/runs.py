@@ -16,7 +16,9 @@ runs = typer.Typer(
     add_completion=False,
 )
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Results, logs and tables, told by what they hold.")]
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="Results, logs and tables, told by what they hold.")
+]
 Fields = Annotated[
     list[str] | None,
     typer.Option("--field", metavar="NAME=VALUE", help="What the files do not say, by column: tp=8. Repeat it."),

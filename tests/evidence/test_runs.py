@@ -1,4 +1,4 @@
-"""Files of benchmark tools and servers: each format in two releases, what is missing is asked for, what is cut off refused.
+"""Files of benchmark tools and servers: each format in two releases; what is missing is asked for.
 
 The files of tests/data/runs have the fields that the tools' sources name, with numbers of ours.
 """
@@ -50,18 +50,21 @@ def read(*names: str, **fields: str) -> list:
 
 def complete(*names: str) -> list:
     """Read files, giving what they lack as they ask for it."""
-    answers, given = {**SETUP, **LAID_OUT, **LOAD, **OWN.get(names[0], {}), "ep": "1"}, {}
+    answers = {**SETUP, **LAID_OUT, **LOAD, **OWN.get(names[0], {}), "ep": "1"}
+    given: dict[str, str] = {}
+    # EP is asked for of a model with experts, once the model is known.
+    for _ in range(2):
+        wanted = asked(*names, **given)
+        given |= {name: answers[name] for name in wanted}
+    return read(*names, **given)
+
+
+def asked(*names: str, **given: str) -> list[str]:
     try:
-        return read(*names)
-    except UserError as asked:
-        wanted = re.findall(r"--field (\w+)=", str(asked))
-        assert wanted, asked
-        given = {name: answers[name] for name in wanted}
-    try:
-        return read(*names, **given)
-    except UserError as asked:  # of a model with experts EP is asked for, once the model is known
-        assert re.findall(r"--field (\w+)=", str(asked)) == ["ep"], asked
-        return read(*names, **given, ep=answers["ep"])
+        read(*names, **given)
+    except UserError as refused:
+        return re.findall(r"--field (\w+)=", str(refused))
+    return []
 
 
 GROUPS = sorted(
@@ -97,17 +100,34 @@ def fields(one):
 def test_units_of_each_format_are_those_of_its_source():
     """Seconds, nanoseconds and milliseconds by the facts of each tool; each number below stands in a file."""
     expected = {
-        "vllm-bench-0.12.json": {"ttft": (310.4, "ms"), "tpot_p99": (24.4, "ms"), "output_throughput": (788.8, "tok/s")},
+        "vllm-bench-0.12.json": {
+            "ttft": (310.4, "ms"),
+            "tpot_p99": (24.4, "ms"),
+            "output_throughput": (788.8, "tok/s"),
+        },
         "vllm-bench-0.33.json": {"latency": (4870.0, "ms"), "ttft_p90": (500.0, "ms")},
         "sglang-bench-0.5.23.jsonl": {"ttft": (142.3, "ms"), "latency": (5610.0, "ms")},
-        "aiperf-0.13.json": {"ttft": (120.5, "ms"), "tpot": (14.8, "ms"), "itl": (14.9, "ms"), "gpu_power": (512.0, "W")},
-        "genai-perf-0.0.16.csv": {"latency": (3890.0, "ms"), "ttft_p99": (401.0, "ms"), "request_throughput": (4.1, "req/s")},
+        "aiperf-0.13.json": {
+            "ttft": (120.5, "ms"),
+            "tpot": (14.8, "ms"),
+            "itl": (14.9, "ms"),
+            "gpu_power": (512.0, "W"),
+        },
+        "genai-perf-0.0.16.csv": {
+            "latency": (3890.0, "ms"),
+            "ttft_p99": (401.0, "ms"),
+            "request_throughput": (4.1, "req/s"),
+        },
         "aiperf-0.13.csv": {"ttft_p99": (401.0, "ms"), "tpot": (14.8, "ms")},
         "guidellm-0.3.1.json": {"tpot": (13.0, "ms"), "latency": (3420.0, "ms"), "ttft_p99": (98.1 * 1.9, "ms")},
         "inference-perf-old.json": {"ttft": (41.0, "ms"), "tpot": (8.1, "ms"), "itl": (6.1, "ms")},
         "llm-d-0.2.yaml": {"ttft": (137.0, "ms"), "tpot": (17.9, "ms"), "latency": (4800.0, "ms")},
         "llm-d-0.2.1.json": {"ttft": (137.0, "ms"), "tpot": (17.9, "ms")},
-        "trtllm-bench-1.2.json": {"ttft_p90": (300.0, "ms"), "tpot": (6.6, "ms"), "output_throughput": (8755.2, "tok/s")},
+        "trtllm-bench-1.2.json": {
+            "ttft_p90": (300.0, "ms"),
+            "tpot": (6.6, "ms"),
+            "output_throughput": (8755.2, "tok/s"),
+        },
         "inferencex-old.json": {"ttft": (310.0, "ms"), "output_throughput": (724.8 * 8, "tok/s")},
         "inferencex-2026.json": {"output_throughput": (724.8 * 8, "tok/s"), "gpu_power": (712.0, "W")},
         "mlperf-summary-4.txt": {"ttft": (512.345678, "ms"), "tpot_p99": (98.223117, "ms")},
@@ -165,7 +185,8 @@ def test_a_log_gives_its_layout_to_the_runs_beside_it_and_may_not_contradict_the
     joined = read("vllm-bench-0.12.json", "vllm-log-0.12.txt", hardware="H100 SXM", dtype_weights="fp8",
                   length_spread="0", warmup="yes", prefix_hits="0")  # fmt: skip
     assert {one.kind for one in joined} == {"serving", "server"}
-    assert fields(joined[0])["tp"] == "4" and fields(joined[0])["engine"] == "vllm 0.12.0"
+    assert fields(joined[0])["tp"] == "4"
+    assert fields(joined[0])["engine"] == "vllm 0.12.0"
     assert "vllm-log-0.12.txt" in joined[0].fields["tp"].origin
     with pytest.raises(UserError, match="which is it"):
         read("trtllm-bench-1.2.json", "vllm-log-0.33.txt", hardware="H100 SXM")
@@ -175,8 +196,18 @@ def test_what_is_missing_is_asked_for_in_one_line(capsys):
     assert run(["runs", "import", str(DATA / "vllm-bench-0.12.json")]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    asked = {"hardware", "n_chips", "tp", "engine", "dtype_weights", "dtype_kv", "length_spread", "warmup", "prefix_hits"}
-    assert set(re.findall(r"--field (\w+)=", said)) == asked
+    wanted = {
+        "hardware",
+        "n_chips",
+        "tp",
+        "engine",
+        "dtype_weights",
+        "dtype_kv",
+        "length_spread",
+        "warmup",
+        "prefix_hits",
+    }
+    assert set(re.findall(r"--field (\w+)=", said)) == wanted
 
 
 #: The first field that each format must name where its file stops short of it, and what is taken away.
@@ -292,7 +323,7 @@ def test_the_file_is_one_that_validate_reads_and_import_reads_again(tmp_path):
     found = perfmodel.read_runs(*names, fields=given)
     found.save(tmp_path / "mine.csv")
     again = perfmodel.read_runs(tmp_path / "mine.csv")
-    assert [(values(one), fields(one)) for one in again.runs if one.kind == "serving"][0] == (
+    assert next((values(one), fields(one)) for one in again.runs if one.kind == "serving") == (
         values(found.runs[0]),
         fields(found.runs[0]),
     )

@@ -45,11 +45,12 @@ class Document:
             return self._json()
         if not _MAPPING.match(self.text):
             return []
-        import yaml
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
 
         try:
-            found = yaml.load(self.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except yaml.YAMLError:
+            found = YAML(typ="safe").load(self.text)
+        except (YAMLError, ValueError, RecursionError):
             return []
         return [found] if isinstance(found, Mapping) else []
 
@@ -106,12 +107,23 @@ class Document:
 
 
 def _keys(content: Any) -> set[str]:
-    if isinstance(content, Mapping):
-        return {str(key) for key in content}.union(*map(_keys, content.values()))
-    if isinstance(content, Sequence) and not isinstance(content, str):
-        # Lists of a request each are long and hold numbers.
-        return set().union(*(_keys(one) for one in content[:100]))
-    return set()
+    """Return the keys at any depth; what a file holds twice by an alias is looked at once."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = [content]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        if isinstance(one, Mapping):
+            seen.add(id(one))
+            found.update(map(str, one))
+            waiting += one.values()
+        elif isinstance(one, list):
+            seen.add(id(one))
+            # Lists of a request each are long and hold numbers.
+            waiting += one[:100]
+    return found
 
 
 def read(path: Path) -> Document:

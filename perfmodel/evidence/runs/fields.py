@@ -73,7 +73,9 @@ def _any(text: str) -> str:
 
 
 _POOLS = {
-    f"{pool}_{name}": _degree for pool in ("prefill", "decode") for name in ("workers", "tp", "attention_dp", "ep", "batch")
+    f"{pool}_{name}": _degree
+    for pool in ("prefill", "decode")
+    for name in ("workers", "tp", "attention_dp", "ep", "batch")
 }
 #: What a field can be, by column, in the order of the file: a check says what is wrong, or nothing.
 COLUMNS: dict[str, Callable[[str], str]] = {
@@ -151,7 +153,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def settle(run: Run) -> None:
-    """Work out what follows from other fields: means of lengths from the set ones and their spread, chips from degrees."""
+    """Work out what follows from other fields: means of lengths that were asked for, and the chips of two pools."""
     spread = run.fields.get("length_spread")
     if run.longest and spread is not None:
         for name in ("isl", "osl"):
@@ -184,7 +186,13 @@ def missing(run: Run) -> list[str]:
     if run.kind in ("serving", "power") and not {"concurrency_or_batch", "rate"} & {*run.fields}:
         offline = run.values and all(value.metric == "output_throughput_max" for value in run.values)
         lost += [] if offline else ["concurrency_or_batch"]
-    if run.kind != "collective" and not lost and "ep" not in run.fields and "prefill_tp" not in run.fields and _has_experts(run):
+    if (
+        run.kind != "collective"
+        and not lost
+        and "ep" not in run.fields
+        and "prefill_tp" not in run.fields
+        and _has_experts(run)
+    ):
         lost.append("ep")
     return lost
 

@@ -47,7 +47,11 @@ def _read(text: str) -> dict[str, Any]:
         # Objects in angle brackets; the plain arguments around them can still be read.
         return {one or other: _literal(value) for one, other, value in _PAIRS.findall(text)}
     if isinstance(tree, ast.Dict):
-        pairs = [(key.value, value) for key, value in zip(tree.keys, tree.values, strict=True) if isinstance(key, ast.Constant)]
+        pairs = [
+            (key.value, value)
+            for key, value in zip(tree.keys, tree.values, strict=True)
+            if isinstance(key, ast.Constant)
+        ]
     elif isinstance(tree, ast.Call):
         pairs = [(word.arg, word.value) for word in tree.keywords]
     else:

@@ -122,8 +122,6 @@ def _has_metrics(document: Document) -> bool:
 
 
 FORMATS = (
-    Format(
-        "AIPerf or GenAI-Perf", _has_metrics, each(_json), ("request_throughput", "unit", "avg"), _NEEDS
-    ),
+    Format("AIPerf or GenAI-Perf", _has_metrics, each(_json), ("request_throughput", "unit", "avg"), _NEEDS),
     Format("AIPerf or GenAI-Perf CSV", lambda document: document.header[:2] == ["Metric", "avg"], each(_csv)),
 )

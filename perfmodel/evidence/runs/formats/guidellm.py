@@ -75,5 +75,9 @@ def _run(record: Record) -> Run:
 
 
 FORMAT = Format(
-    _LABEL, lambda document: {*_KEYS} <= document.keys and "request_info" not in document.keys, each(_read), _KEYS, _NEEDS
+    _LABEL,
+    lambda document: {*_KEYS} <= document.keys and "request_info" not in document.keys,
+    each(_read),
+    _KEYS,
+    _NEEDS,
 )

@@ -33,10 +33,7 @@ def _run(record: Record) -> Run:
     for name, column in (("isl", "isl"), ("osl", "osl"), ("conc", "concurrency_or_batch")):
         run.state(column, record.need(name), name)
     two_pools = record.text("disagg").casefold() == "true"
-    if two_pools or record.find("prefill_tp") is not None:
-        decoding = _pools(run, record)
-    else:
-        decoding = _one(run, record)
+    decoding = _pools(run, record) if two_pools or record.find("prefill_tp") is not None else _one(run, record)
     rate = record.need("output_tput_per_gpu") * decoding
     run.measure("output_throughput", "mean", rate, "tok/s", "output_tput_per_gpu x GPUs")
     for name, metric in _LATENCIES.items():

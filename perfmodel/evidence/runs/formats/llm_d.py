@@ -44,7 +44,9 @@ def _run(record: Record) -> Run:
         if (stats := record.below(path)) is None:
             continue
         if (unit := stats.text("units")) not in _MS:
-            raise UserError(f"{record.name} ({_LABEL}): {path} has the units '{unit}'; expected one of {', '.join(_MS)}")
+            raise UserError(
+                f"{record.name} ({_LABEL}): {path} has the units '{unit}'; expected one of {', '.join(_MS)}"
+            )
         run.statistics(metric, stats, "ms", path, _MS[unit])
     for name, (metric, unit) in _RATES.items():
         path = f"{_AGGREGATE}.throughput.{name}"

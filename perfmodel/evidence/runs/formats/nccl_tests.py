@@ -22,7 +22,10 @@ def _rows(document: Document) -> Iterator[tuple[float, float, float, float]]:
         record = Record(document, _LABEL, document.objects[0])
         for at in range(len(record.find("results") or ())):
             part = f"results.{at}"
-            values = [record.need(f"{part}.{name}") for name in ("size", *(f"out_of_place.{n}" for n in ("time", "alg_bw", "bus_bw")))]
+            values = [
+                record.need(f"{part}.{name}")
+                for name in ("size", *(f"out_of_place.{n}" for n in ("time", "alg_bw", "bus_bw")))
+            ]
             yield values[0], values[1], values[2], values[3]
         return
     header = _HEADER.search(document.text)
@@ -52,7 +55,9 @@ def _read(document: Document) -> list[Run]:
             raise UserError(f"{document.name} ({_LABEL}): bus over algorithm bandwidth is {factor:.2f}: no all-reduce")
         run = Run(f"{document.name} ({_LABEL})", "collective")
         run.state("engine", "nccl", "format")
-        run.state("tp", ranks or round(2 / (2 - factor)) if factor < 2 else None, "# Rank lines" if ranks else "busbw/algbw")
+        run.state(
+            "tp", ranks or round(2 / (2 - factor)) if factor < 2 else None, "# Rank lines" if ranks else "busbw/algbw"
+        )
         run.state("message_bytes", size, "size")
         run.measure("all_reduce_time", "mean", time, "us", "time, out of place")
         runs.append(run)
@@ -63,6 +68,8 @@ def _read(document: Document) -> list[Run]:
 
 FORMAT = Format(
     _LABEL,
-    lambda document: bool(_HEADER.search(document.text)) or {"nccl_version", "results", "out_of_place"} <= document.keys,
+    lambda document: (
+        bool(_HEADER.search(document.text)) or {"nccl_version", "results", "out_of_place"} <= document.keys
+    ),
     each(_read),
 )

@@ -46,8 +46,8 @@ def _read(document: Document) -> list[Run]:
     idle = sum(power < max(watts) / 2 for power in watts) / len(watts)
     if idle > _IDLE:
         raise UserError(
-            f"{document.name} ({_LABEL}): {100 * idle:.0f} % of the samples are below half of the largest: cut the file to "
-            "the time under load"
+            f"{document.name} ({_LABEL}): {100 * idle:.0f} % of the samples are below half of the largest: cut the "
+            "file to the time under load"
         )
     run = Run(f"{document.name} ({_LABEL})", "power")
     run.measure("gpu_power", "mean", sum(watts) / len(watts), "W", f"mean of {len(watts)} samples")

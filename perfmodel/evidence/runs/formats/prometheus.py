@@ -36,7 +36,9 @@ def _scrape(document: Document) -> tuple[dict[str, float], set[str]]:
         try:
             found[name] += float(value)
         except ValueError:
-            raise UserError(f"{document.name} ({_LABEL}): {name} '{value}' is no number; the file is not whole") from None
+            raise UserError(
+                f"{document.name} ({_LABEL}): {name} '{value}' is no number; the file is not whole"
+            ) from None
     return found, models
 
 
@@ -49,7 +51,9 @@ def _read(documents: Sequence[Document]) -> list[Run]:
         )
     scrapes = [_scrape(document) for document in documents]
     if len(models := scrapes[0][1] | scrapes[1][1]) > 1:
-        raise UserError(f"{documents[0].name} ({_LABEL}): several models ({', '.join(sorted(models))}); scrape one server")
+        raise UserError(
+            f"{documents[0].name} ({_LABEL}): several models ({', '.join(sorted(models))}); scrape one server"
+        )
     done = "vllm:e2e_request_latency_seconds_count"
     for document, (samples, _) in zip(documents, scrapes, strict=True):
         for name in (done, "vllm:time_to_first_token_seconds_sum", "vllm:request_generation_tokens_sum"):
@@ -81,4 +85,6 @@ def _run(window: dict[str, float], after: dict[str, float], model: str, names: s
     return run
 
 
-FORMAT = Format(_LABEL, lambda document: document.is_log and bool(re.search(r"^(# \w+ )?vllm:", document.text, re.M)), _read)
+FORMAT = Format(
+    _LABEL, lambda document: document.is_log and bool(re.search(r"^(# \w+ )?vllm:", document.text, re.M)), _read
+)

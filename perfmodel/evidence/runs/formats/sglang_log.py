@@ -18,7 +18,9 @@ _LINES = (
     ("kv_pool_tokens", "tokens", r"max_total_num_tokens=(\d+)", -1),
     ("graph_memory", "GiB", r"Capture (?:cuda graph|target decode CUDA graph) end\..*?mem usage=([\d.]+) GB", 0),
 )
-_POOL = re.compile(r"KV [Cc]ache (?:is )?allocated\.[^\n]*?(?:K size: ([\d.]+) GB, V size: ([\d.]+)|KV size: ([\d.]+)) GB")
+_POOL = re.compile(
+    r"KV [Cc]ache (?:is )?allocated\.[^\n]*?(?:K size: ([\d.]+) GB, V size: ([\d.]+)|KV size: ([\d.]+)) GB"
+)
 
 
 def _read(document: Document) -> list[Run]:
@@ -27,7 +29,9 @@ def _read(document: Document) -> list[Run]:
         found = re.findall(pattern, text)
         run.measure(metric, "", float(found[which]) if found else None, unit, pattern.partition("(")[0].strip("\\."))
     if pools := _POOL.findall(text):
-        run.measure("kv_pool_memory", "", sum(float(part) for part in pools[-1] if part), "GiB", "KV Cache is allocated")
+        run.measure(
+            "kv_pool_memory", "", sum(float(part) for part in pools[-1] if part), "GiB", "KV Cache is allocated"
+        )
     if not any(value.metric == "kv_pool_tokens" for value in run.values):
         raise UserError(f"{document.name} ({_LABEL}): no line 'max_total_num_tokens=N'; the log is not whole")
     _, given = arguments(text, document.name)
