@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         export_csv,
         export_xlsx,
         fit,
+        launch,
         load,
         model,
         names,
@@ -54,6 +55,7 @@ __all__ = [
     "export_csv",
     "export_xlsx",
     "fit",
+    "launch",
     "load",
     "model",
     "names",
@@ -84,6 +86,7 @@ _SHOWN = {
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
+    "planning.launch:Launch": ("outputs.launch:launch_text", None),
     "evidence.runs:Runs": ("outputs.runs:runs_text", None),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
 }

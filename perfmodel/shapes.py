@@ -700,6 +700,33 @@ class Collective(TypedDict):
     warnings: list[str]
 
 
+class Started(TypedDict):
+    """Engines of a role."""
+
+    role: str | None
+    """``prefill`` or ``decode`` of two pools."""
+    workers: int
+    chips: int
+    """Of one worker."""
+    command: list[str]
+    files: dict[str, str]
+    """Configuration that the command reads, by name."""
+
+
+class Launch(TypedDict):
+    """``launch``: what starts the engines of a plan."""
+
+    engine: str
+    release: str
+    format: str
+    roles: list[Started]
+    text: str
+    """As it is printed in the format."""
+    not_said: list[str]
+    """What the plan has and the engine cannot be told."""
+    notes: list[str]
+
+
 class Stated(TypedDict):
     """A field of a run's set-up."""
 

@@ -32,6 +32,7 @@ VERBS = (
     "whatif",
     "calibrate",
     "validate",
+    "launch",
     "runs",
     "report",
     "specs",

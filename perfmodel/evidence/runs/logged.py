@@ -10,13 +10,17 @@ from perfmodel.errors import UserError
 
 _VLLM = re.compile(r"non-default args: ?(?=\{)")
 _SGLANG = re.compile(r"server_args=(?:ServerArgs(?=\()|(?=\{))")
-_PAIRS = re.compile(r"(?:'(\w+)': |(?<=[(,\s])(\w+)=)('[^']*'|\"[^\"]*\"|[-\w.+]+)")
-_OPEN, _CLOSE = "([{", ")]}"
+#: How logs name the release of their engine; newer ones of vLLM do so in a banner.
+_RELEASES = {
+    "vllm": re.compile(r"(?:vLLM API server version|LLM engine \(v?|█ +version)\s*v?(\d+\.\d+(?:\.\d+)?)"),
+    "sglang": re.compile(r"sglang[ =:]+v?(\d+\.\d+\.\d+)", re.IGNORECASE),
+}
+_OPEN, _CLOSE = "([{<", ")]}>"
 
 
-def _balanced(text: str, start: int) -> str:
-    """Return what stands in the brackets that open at a place, with them; empty where they do not close."""
-    depth, quote = 0, ""
+def _parts(text: str, start: int) -> list[str] | None:
+    """Return what commas part inside the brackets that open at a place; None where they do not close."""
+    depth, quote, parts, begin = 0, "", [], start + 1
     for at in range(start, len(text)):
         letter = text[at]
         if quote:
@@ -28,35 +32,23 @@ def _balanced(text: str, start: int) -> str:
         elif letter in _CLOSE:
             depth -= 1
             if depth == 0:
-                return text[start : at + 1]
-    return ""
+                return [*parts, text[begin:at]]
+        elif letter == "," and depth == 1:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return None
 
 
-def _literal(text: str) -> Any:
+def _argument(part: str) -> tuple[str, Any]:
+    """Return name and value of ``'name': value`` or ``name=value``; the repr of an object stays as text."""
+    found = re.match(r"\s*(?:'(\w+)'\s*:|(\w+)=)\s*(.*)", part, re.DOTALL)
+    if found is None:
+        return "", None
+    name, value = found[1] or found[2], found[3].strip()
     try:
-        return ast.literal_eval(text)
+        return name, ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        return text.strip("'\"")
-
-
-def _read(text: str) -> dict[str, Any]:
-    """Return the arguments of a dict's or a dataclass's repr; what is no literal stays as text."""
-    try:
-        tree = ast.parse(f"f{text}" if text.startswith("(") else text, mode="eval").body
-    except SyntaxError:
-        # Objects in angle brackets; the plain arguments around them can still be read.
-        return {one or other: _literal(value) for one, other, value in _PAIRS.findall(text)}
-    if isinstance(tree, ast.Dict):
-        pairs = [
-            (key.value, value)
-            for key, value in zip(tree.keys, tree.values, strict=True)
-            if isinstance(key, ast.Constant)
-        ]
-    elif isinstance(tree, ast.Call):
-        pairs = [(word.arg, word.value) for word in tree.keywords]
-    else:
-        return {}
-    return {str(name): _literal(ast.unparse(value)) for name, value in pairs}
+        return name, value
 
 
 def arguments(text: str, name: str) -> tuple[str, dict[str, Any]]:
@@ -76,8 +68,22 @@ def arguments(text: str, name: str) -> tuple[str, dict[str, Any]]:
     for engine, mark in (("vllm", _VLLM), ("sglang", _SGLANG)):
         if (found := mark.search(text)) is None:
             continue
-        body = _balanced(text, found.end())
-        if not body:
+        parts = _parts(text, found.end())
+        if parts is None:
             raise UserError(f"{name}: the {engine} log ends inside its arguments; give it whole")
-        return engine, _read(body)
+        pairs = map(_argument, parts)
+        return engine, {name: value for name, value in pairs if name}
     return "", {}
+
+
+def release_of(engine: str, text: str) -> str:
+    """Return the release that a log names, empty where it names none.
+
+    Parameters
+    ----------
+    engine : str
+        ``vllm`` or ``sglang``.
+    text : str
+    """
+    found = _RELEASES[engine].search(text)
+    return "" if found is None else found[1]

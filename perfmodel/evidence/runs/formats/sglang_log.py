@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from perfmodel.errors import UserError
 from perfmodel.evidence.runs.document import Document
-from perfmodel.evidence.runs.logged import arguments
+from perfmodel.evidence.runs.logged import arguments, release_of
 from perfmodel.evidence.runs.run import Format, Run, each
 
 _LABEL = "SGLang log"
@@ -37,8 +37,8 @@ def _read(document: Document) -> list[Run]:
     _, given = arguments(text, document.name)
     if given:
         state(run, given, "server_args")
-    if (version := re.search(r"sglang[ =:]+v?(\d+\.\d+\.\d+)", text, re.I)) is not None:
-        run.state("engine", f"sglang {version[1]}", "the log's version")
+    if release := release_of("sglang", text):
+        run.state("engine", f"sglang {release}", "the log's version")
     if length := re.findall(r"context_len=(\d+)", text):
         run.state("max_model_len", length[-1], "context_len")
     return [run]

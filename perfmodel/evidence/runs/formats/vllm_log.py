@@ -9,12 +9,11 @@ import re
 
 from perfmodel.errors import UserError
 from perfmodel.evidence.runs.document import Document
-from perfmodel.evidence.runs.logged import arguments
+from perfmodel.evidence.runs.logged import arguments, release_of
 from perfmodel.evidence.runs.run import Format, Run, each
 
 _LABEL = "vLLM log"
 _MARK = re.compile(r"Model loading took|GPU KV cache size:|non-default args: ?\{|vLLM API server version")
-_RELEASE = re.compile(r"(?:vLLM API server version|LLM engine \(v?|vllm version[ =:]+)\s*v?(\d+\.\d+(?:\.\d+)?)")
 #: Lines of memory: metric, unit, and the pattern of the number; the last of a file counts.
 _LINES = (
     ("weights_memory", "GiB", r"Model loading took ([\d.]+) ?Gi?B"),
@@ -34,8 +33,8 @@ _DEGREES = {"tensor_parallel_size": "tp", "pipeline_parallel_size": "pp", "data_
 def _read(document: Document) -> list[Run]:
     run = Run(f"{document.name} ({_LABEL})", "server")
     text = document.text
-    if (release := _RELEASE.search(text)) is not None:
-        run.state("engine", f"vllm {release[1]}", "the log's version")
+    if release := release_of("vllm", text):
+        run.state("engine", f"vllm {release}", "the log's version")
     for metric, unit, pattern in _LINES:
         found = re.findall(pattern, text)
         run.measure(metric, "", float(found[-1].replace(",", "")) if found else None, unit, pattern.partition(" (")[0])

@@ -1,0 +1,47 @@
+"""From a file to what starts it again: a saved plan, or the log of a server that printed its arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfmodel.errors import UserError
+from perfmodel.evidence.runs import document as files
+from perfmodel.evidence.runs.logged import arguments, release_of
+from perfmodel.planning.launch import Launch, of_arguments, of_plan
+
+
+def launch_file(path: Path, form: str = "shell") -> Launch:
+    """Return what starts a saved plan, or a server as it was when it wrote a log.
+
+    Parameters
+    ----------
+    path : Path
+    form : str
+        As it is to be printed.
+
+    Returns
+    -------
+    Launch
+
+    Raises
+    ------
+    UserError
+        Where the file is neither.
+    """
+    document = files.read(path)
+    if "perfmodel_plan" in document.keys:
+        content = document.objects[0]
+        lost = next((name for name in ("question", "answer") if name not in content), None)
+        if lost is not None:
+            raise UserError(f"{path}: no field '{lost}'; perfmodel size ... --save {path.name} writes a plan")
+        return of_plan(content, form)
+    engine, given = arguments(document.text, document.name)
+    if not engine:
+        raise UserError(
+            f"{path}: neither a saved plan nor a log with 'non-default args' of vLLM or 'server_args' of SGLang"
+        )
+    release = release_of(engine, document.text)
+    if engine == "sglang" and not release:
+        # What it prints of itself names no release; the argument came with 0.5.23.
+        release = "0.5.23" if "attn_dp_size" in given else "0.5.16"
+    return of_arguments(engine, release, given, form)
