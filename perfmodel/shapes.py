@@ -756,10 +756,19 @@ class Run(TypedDict):
     values: list[RunValue]
 
 
+class Suspect(TypedDict):
+    """A run that does not go with those beside it."""
+
+    run: int
+    """By its place, from 1."""
+    why: str
+
+
 class Runs(TypedDict):
     """``runs import``: runs of benchmark tools and servers."""
 
     runs: list[Run]
+    suspects: list[Suspect]
 
 
 class Row(TypedDict):

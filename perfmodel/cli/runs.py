@@ -51,4 +51,6 @@ def import_runs(
         common.write_rows([{name: row.get(name, "") for name in found.columns()} for row in found.rows()])
     else:
         output.print_runs(found, common.console())
+    for number, why in found.suspects:
+        print(f"perfmodel: run {number} ({found.runs[number - 1].source}) is suspect: {why}", file=sys.stderr)
     return OK

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,16 @@ class Runs(Shown):
                 )
         return made
 
+    @cached_property
+    def suspects(self) -> list[tuple[int, str]]:
+        """Runs that do not go with those beside them, by their number from 1, and which mistake is the likeliest."""
+        from perfmodel.evidence.runs import suspect
+        from perfmodel.evidence.validate import score_rows
+
+        tests = {str(number) for number, run in enumerate(self.runs, 1) if run.kind == "serving"}
+        scored = score_rows(("runs", row) for row in self.rows() if row["run"] in tests).rows
+        return [(int(scored[one.rows[0]].given["run"]), one.why) for one in suspect.find(scored)]
+
     def columns(self) -> list[str]:
         """Return the columns of the measurement file."""
         used = dict.fromkeys(name for row in self.rows() for name in row)
@@ -84,7 +95,8 @@ class Runs(Shown):
                     ],
                 }
                 for run in self.runs
-            ]
+            ],
+            "suspects": [{"run": number, "why": why} for number, why in self.suspects],
         }
 
     def to_frame(self) -> Any:

@@ -29,17 +29,27 @@ _INFERENCEX = re.compile(r"^\d{4}_\d{2}_\d{2}_")
 
 
 def harness(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return how the benchmark of a row sent its requests, as fields of :class:`Traffic`.
+    """Return how the benchmark of a row sent its requests, as fields of :class:`Traffic`; its own columns win."""
+    sent = number(row, "requests")
+    found = _set_harness(row) if sent is None else {"length_jitter": 0.0}
+    if sent is not None:
+        found["rounds"] = max(1.0, sent / (number(row, "concurrency_or_batch") or 1.0))
+    if row.get("length_spread"):
+        half = plain(row, "length_spread")
+        found["length_jitter"] = 2 * half / (1 + half)
+    if row.get("prefix_hits"):
+        found["prefix_hits"] = plain(row, "prefix_hits")
+    return found
+
+
+def _set_harness(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return how the set that a row is of sent its requests.
 
     Known sets ran as ``calibrate`` takes them.  A row that says how many requests it sent is taken at its word.  One
     client alone, in a row that is of none of those sets, is no load test and has fixed lengths.
     """
     clients = number(row, "concurrency_or_batch") or 1.0
     notes = row.get("notes", "").casefold()
-    if (sent := number(row, "requests")) is not None:
-        half = plain(row, "length_spread") if row.get("length_spread") else 0.0
-        hits = plain(row, "prefix_hits") if row.get("prefix_hits") else 0.0
-        return {"rounds": max(1.0, sent / clients), "length_jitter": 2 * half / (1 + half), "prefix_hits": hits}
     if asked := re.search(r"(\d+) requests", notes):
         spread = re.search(r"lengths \+/-\s*(\d+)\s*%", notes)
         half = float(spread[1]) / 100 if spread else 0.0

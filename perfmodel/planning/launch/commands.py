@@ -156,8 +156,8 @@ def _sglang(writer: _Writer, role: Role) -> None:
 def _trtllm(writer: _Writer, role: Role) -> None:
     if role.attention_dp > 1 and role.tp > 1:
         writer.unsaid.append(
-            f"trtllm gives each of its {role.tp * role.attention_dp} ranks all of attention: groups of {role.tp} cannot be "
-            "said"
+            f"trtllm gives each of its {role.tp * role.attention_dp} ranks all of attention: groups of {role.tp} "
+            "cannot be said"
         )
     writer.write("tp", role.tp * role.attention_dp)
     writer.write("pp", role.pp)
