@@ -88,6 +88,10 @@ def draw(rng, folder):
         "size ": (1.5, ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--prefill-on", "dgx-h100:tp=2", *rate, *limits]),
         "simulate": (3, [*small, *rng.choice([["--rate", "2"], ["--concurrency", "4"]]), "--requests", "50"]),
         "validate": (1, ["--data", str(folder / "rows.csv")]),
+        "launch": (
+            2,
+            [model, *on, *draft, *changed, "--format", rng.choice(["shell", "kubernetes", "llm-d", "dynamo"])],
+        ),
         "runs import": (1, [str(RUNS / "plain-v1.csv")]),
         "specs list": (1, [rng.choice(["systems", "models", "traffics"])]),
         "specs show": (2, [rng.choice([model, "dgx-h100", "lpu-v1", "chat"])]),

@@ -20,7 +20,8 @@ _OPEN, _CLOSE = "([{<", ")]}>"
 
 def _parts(text: str, start: int) -> list[str] | None:
     """Return what commas part inside the brackets that open at a place; None where they do not close."""
-    depth, quote, parts, begin = 0, "", [], start + 1
+    depth, quote, begin = 0, "", start + 1
+    parts: list[str] = []
     for at in range(start, len(text)):
         letter = text[at]
         if quote:

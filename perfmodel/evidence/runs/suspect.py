@@ -186,7 +186,8 @@ _CHANGES: dict[str, Callable[[Mapping[str, str]], dict[str, str] | None]] = {
 
 def _worst_first(runs: list[_Run]) -> list[tuple[int, str]]:
     """Return index and mistake of the suspect runs of a group."""
-    live, found = list(range(len(runs))), []
+    live = list(range(len(runs)))
+    found: list[tuple[int, str]] = []
     while live and len(found) <= max(1, len(runs) // 3):
         said = _left_out([runs[at] for at in live])
         likeliest = [_likeliest(runs[at], said[place]) for place, at in enumerate(live)]

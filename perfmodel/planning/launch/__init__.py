@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel import shapes
+from perfmodel.entered import said, unmoved
 from perfmodel.errors import UserError
 from perfmodel.planning.launch import manifests
 from perfmodel.planning.launch.commands import Command, as_yaml, command
@@ -126,9 +127,13 @@ def of_scenarios(scenarios: Mapping[str, Scenario], wanted: Wanted, form: str = 
             raise UserError(
                 f"launch: {scenario.model.name} does not fit {scenario.system.name} so; perfmodel fit says why"
             )
-        role, said = role_of(scenario, wanted, name)
+        role, lines = role_of(scenario, wanted, name)
         roles.append(role)
-        notes += said
+        notes += lines
+        paths = unmoved(scenario, lambda one: vars(role_of(one, wanted)[0]))
+        notes += [said(path, entered=False, why="no flag of the engine depends on it") for path in paths]
+        if role.drafting is not None:
+            notes.append("how many drafts are accepted changes no flag")
     first = next(iter(scenarios.values()))
     if len({one.deployment.engine for one in scenarios.values()}) > 1:
         raise UserError("launch: both pools run one engine; give --engine")
@@ -160,20 +165,25 @@ def of_plan(content: Mapping[str, Any], form: str = "shell") -> Launch:
         engine=answer["engine"],
         precision=plan["precision"],
         kv_precision=plan["kv_precision"],
-        **{name: float(plan[name]) for name in ("tp", "pp", "ep", "attention_dp")},
-        # How many are accepted changes no flag.
-        **({} if drafted is None else {"draft": draft or drafted["draft"], "k": float(drafted["k"]), "alpha": 0.5}),
+        tp=float(plan["tp"]),
+        pp=float(plan["pp"]),
+        ep=float(plan["ep"]),
+        attention_dp=float(plan["attention_dp"]),
     )
+    if drafted is not None:
+        # How many are accepted changes no flag.
+        options = replace(options, draft=draft or drafted["draft"], k=float(drafted["k"]), alpha=0.5)
     scenario = resolve(question["model"], answer["system"], options)
     role, notes = role_of(scenario, Wanted(question["model"], draft, answer["longest_request"]))
-    made = {
-        "workers": int(answer["replicas"]),
-        "sequences": int(answer["batch_cap"] // float(scenario.deployment.attention_dp)),
-        "batched_tokens": int(answer["token_budget"]),
-        "prefix_caching": answer["prefix_hits"] > 0,
-    }
+    role = replace(
+        role,
+        workers=int(answer["replicas"]),
+        sequences=int(answer["batch_cap"] // float(plan["attention_dp"])),
+        batched_tokens=int(answer["token_budget"]),
+        prefix_caching=answer["prefix_hits"] > 0,
+    )
     named = read_engine(answer["engine"])
-    return _launch(named.name, named.release, form, [Role(**(vars(role) | made))], notes)
+    return _launch(named.name, named.release, form, [role], notes)
 
 
 def of_arguments(engine: str, release: str, given: Mapping[str, Any], form: str = "shell") -> Launch:

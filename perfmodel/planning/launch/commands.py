@@ -195,7 +195,7 @@ def _common(writer: _Writer, role: Role, groups: int) -> None:
             writer.write("prefix_caching", role.prefix_caching)
     if role.graphs is False:
         if writer.flags["graphs"].form == "key":
-            writer.config[writer.flags["graphs"].flag] = None
+            writer.config |= {writer.flags["graphs"].flag: None}
         else:
             writer.write("graphs", False)
 
