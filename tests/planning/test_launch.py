@@ -182,7 +182,7 @@ def test_a_saved_plan_is_started_with_its_own_numbers(tmp_path, capsys):
     with pytest.raises(UserError, match="a file has its own"):
         perfmodel.launch(tmp_path / "plan.yaml", tp=2)
     (tmp_path / "plan.yaml").write_text(PLAN.partition("answer:")[0])
-    with pytest.raises(UserError, match="no field 'answer'"):
+    with pytest.raises(UserError, match=r"no field 'answer\.system'"):
         perfmodel.launch(tmp_path / "plan.yaml")
 
 

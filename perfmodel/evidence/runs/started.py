@@ -6,8 +6,16 @@ from pathlib import Path
 
 from perfmodel.errors import UserError
 from perfmodel.evidence.runs import document as files
+from perfmodel.evidence.runs.document import Record
 from perfmodel.evidence.runs.logged import arguments, release_of
 from perfmodel.planning.launch import Launch, of_arguments, of_plan
+
+#: What a saved plan must say to be started.
+_PLANNED = (
+    *("question.model", "question.options", "answer.system", "answer.engine", "answer.replicas", "answer.batch_cap"),
+    *("answer.token_budget", "answer.longest_request", "answer.prefix_hits"),
+    *(f"answer.plan.{name}" for name in ("tp", "pp", "ep", "attention_dp", "precision", "kv_precision")),
+)
 
 
 def launch_file(path: Path, form: str = "shell") -> Launch:
@@ -31,8 +39,8 @@ def launch_file(path: Path, form: str = "shell") -> Launch:
     document = files.read(path)
     if "perfmodel_plan" in document.keys:
         content = document.objects[0]
-        lost = next((name for name in ("question", "answer") if name not in content), None)
-        if lost is not None:
+        record = Record(document, "plan", content)
+        if lost := next((name for name in _PLANNED if record.find(name) is None), ""):
             raise UserError(f"{path}: no field '{lost}'; perfmodel size ... --save {path.name} writes a plan")
         return of_plan(content, form)
     engine, given = arguments(document.text, document.name)

@@ -160,7 +160,7 @@ def of_plan(content: Mapping[str, Any], form: str = "shell") -> Launch:
     from perfmodel.question import Options, resolve
 
     answer, question = content["answer"], content["question"]
-    plan, drafted, draft = answer["plan"], answer["speculation"], question["options"].get("draft") or ""
+    plan, drafted, draft = answer["plan"], answer.get("speculation"), question["options"].get("draft") or ""
     options = Options(
         engine=answer["engine"],
         precision=plan["precision"],

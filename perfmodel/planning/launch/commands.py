@@ -251,9 +251,14 @@ def as_yaml(content: Any) -> str:
     import io
 
     from ruamel.yaml import YAML
+    from ruamel.yaml.representer import SafeRepresenter
+
+    class Written(SafeRepresenter):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True  # what stands twice is written twice
 
     writer, out = YAML(typ="safe", pure=True), io.StringIO()
+    writer.Representer = Written
     writer.default_flow_style, writer.sort_base_mapping_type_on_output, writer.width = False, False, 4096
-    writer.representer.ignore_aliases = lambda *_: True
     writer.dump(content, out)
     return out.getvalue()
