@@ -741,7 +741,7 @@ class RunValue(TypedDict):
     metric: str
     """As the column has it: the bare name is a mean."""
     stat: str
-    value: float
+    value: Number
     unit: str
     origin: str
 

@@ -99,7 +99,7 @@ def test_commands_of_the_readme_are_taken(line: str) -> None:
     """Each is one that the command line reads; what it answers is tested elsewhere."""
     # Any verb takes --cite, which is read before the verb is.
     words = [word for word in shlex.split(line, comments=True)[1:] if word != "--cite"]
-    verbs = 2 if words[0] == "specs" else 1
+    verbs = 2 if words[0] in ("specs", "runs") else 1
     COMMANDS[" ".join(["perfmodel", *words[:verbs]])].make_context(words[0], words[verbs:])
 
 

@@ -247,7 +247,7 @@ def test_a_file_that_is_cut_off_is_refused_with_the_missing_field(name, field, t
     ("name", "keep", "said"),
     [
         ("vllm-bench-0.12.json", None, "mean_ttft_ms"),
-        ("guidellm-0.8.1.yaml", "output_token_count:", "output_token_count"),
+        ("guidellm-0.8.1.yaml", "output_token_count:", "time_to_first_token_ms"),
         ("llm-d-0.2.yaml", "latency:", "time_to_first_token"),
         ("mlperf-summary-4.txt", "Result is", "Result is"),
         ("mlperf-detail-6.txt", ':::MLLOG {"key": "result_validity"', "Result is"),

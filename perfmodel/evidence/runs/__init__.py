@@ -87,7 +87,7 @@ class Runs(Shown):
                         {
                             "metric": value.name,
                             "stat": value.stat,
-                            "value": value.value,
+                            "value": shapes.number(value.value),
                             "unit": value.unit,
                             "origin": value.origin,
                         }
@@ -221,5 +221,7 @@ def _refuse_missing(runs: list[Run]) -> None:
         return
     without = list(dict.fromkeys(run.source for run in runs if missing(run)))
     more = f" and {len(without) - 1} more" if len(without) > 1 else ""
+    lost = {run.lacks[name]: None for run in runs for name in missing(run) if name in run.lacks}
+    fields = f"no field {', '.join(map(repr, lost))}: " if lost else ""
     options = " ".join(f"--field {name}=..." for name in wanted)
-    raise UserError(f"{without[0]}{more}: the answer depends on what the files do not say; give {options}")
+    raise UserError(f"{without[0]}{more}: {fields}the answer depends on what the files do not say; give {options}")

@@ -68,6 +68,8 @@ class Run:
     values : list of Value
     longest : bool
         Whether its lengths are those that were asked for, from which they spread down; else they are means.
+    lacks : dict of str to str
+        Fields of the file that would say a column, and are not there.
     """
 
     source: str
@@ -75,6 +77,13 @@ class Run:
     fields: dict[str, Stated] = field(default_factory=dict)
     values: list[Value] = field(default_factory=list)
     longest: bool = False
+    lacks: dict[str, str] = field(default_factory=dict)
+
+    def expect(self, column: str, value: float | None, path: str, origin: str = "") -> None:
+        """Note a field that a whole file has: where it is missing, it is asked for by the file's own name."""
+        self.state(column, value, origin or path)
+        if value is None:
+            self.lacks[column] = path
 
     def state(self, column: str, value: Any, origin: str) -> None:
         """Note a field; nothing where the file has nothing."""

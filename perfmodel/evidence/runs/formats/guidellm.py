@@ -42,8 +42,7 @@ def _read(document: Document) -> list[Run]:
 
 def _run(record: Record) -> Run:
     run = Run(f"{record.name} ({record.label})")
-    for name in _NEEDS:
-        record.need(f"metrics.{name}.successful.mean")
+    record.need("metrics.time_to_first_token_ms.successful.mean")
     for name, (metric, unit, scale) in _METRICS.items():
         stats = record.below(f"metrics.{name}.successful")
         run.statistics(metric, stats, unit, f"metrics.{name}.successful", scale)
@@ -52,7 +51,7 @@ def _run(record: Record) -> Run:
             value = None if tails is None else tails.number(stat)
             run.measure(metric, stat, None if value is None else value * scale, unit, f"metrics.{name}.percentiles")
     for name, column in (("prompt_token_count", "isl"), ("output_token_count", "osl")):
-        run.state(column, record.number(f"metrics.{name}.successful.mean"), f"metrics.{name}.successful.mean")
+        run.expect(column, record.number(f"metrics.{name}.successful.mean"), f"metrics.{name}.successful.mean")
     for kind, column in (("successful", "requests"), ("errored", "failures")):
         count = record.number(f"metrics.request_latency.{kind}.count")
         run.state(column, count, f"metrics.request_latency.{kind}.count")

@@ -37,8 +37,8 @@ def _run(record: Record) -> Run:
         ("requests_per_sec", "request_throughput", "req/s"),
     ):
         run.measure(metric, "mean", record.number(f"successes.throughput.{name}"), unit, f"successes.throughput.{name}")
-    run.state("isl", record.need("successes.prompt_len.mean"), "successes.prompt_len.mean")
-    run.state("osl", record.need("successes.output_len.mean"), "successes.output_len.mean")
+    run.expect("isl", record.number("successes.prompt_len.mean"), "successes.prompt_len.mean")
+    run.expect("osl", record.number("successes.output_len.mean"), "successes.output_len.mean")
     run.state("requests", record.number("load_summary.count"), "load_summary.count")
     run.state("failures", record.number("failures.count"), "failures.count")
     run.state("concurrency_or_batch", record.number("load_summary.concurrency"), "load_summary.concurrency")

@@ -10,7 +10,7 @@ from perfmodel.errors import UserError
 from perfmodel.evidence.runs.document import Document, Record
 from perfmodel.evidence.runs.formats import sglang_log
 from perfmodel.evidence.runs.formats.vllm_bench import spread
-from perfmodel.evidence.runs.run import STATISTICS, Format, Run, each
+from perfmodel.evidence.runs.run import STATISTICS, Format, Run, each, whole_share
 
 _LABEL = "SGLang bench_serving"
 _LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "latency"}
@@ -23,7 +23,7 @@ def _read(document: Document) -> list[Run]:
 
 
 def _run(record: Record) -> Run:
-    for name in _NEEDS:
+    for name in (name for name in _NEEDS if name not in ("total_input_tokens", "total_output_tokens")):
         if record.find(name) is None:
             raise UserError(f"{record.name} ({_LABEL}): no field '{name}'; the file is not whole")
     run, completed = Run(f"{record.name} ({_LABEL})"), record.need("completed")
@@ -33,8 +33,10 @@ def _run(record: Record) -> Run:
         sglang_log.state(run, server.content, "server_info")
     if version := record.text("server_info.version"):
         run.state("engine", f"sglang {version}", "server_info.version")
-    run.state("isl", record.need("total_input_tokens") / completed, "total_input_tokens/completed")
-    run.state("osl", record.need("total_output_tokens") / completed, "total_output_tokens/completed")
+    mean_in = whole_share(record.number("total_input_tokens"), completed)
+    run.expect("isl", mean_in, "total_input_tokens", "total_input_tokens/completed")
+    mean_out = whole_share(record.number("total_output_tokens"), completed)
+    run.expect("osl", mean_out, "total_output_tokens", "total_output_tokens/completed")
     ratio = record.number("random_range_ratio")
     if str(record.text("dataset_name")).startswith("random") and ratio is not None:
         run.state("length_spread", (1 - ratio) / (1 + ratio), "random_range_ratio")
