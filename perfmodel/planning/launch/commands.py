@@ -259,6 +259,7 @@ def as_yaml(content: Any) -> str:
 
     writer, out = YAML(typ="safe", pure=True), io.StringIO()
     writer.Representer = Written
-    writer.default_flow_style, writer.sort_base_mapping_type_on_output, writer.width = False, False, 4096
+    for name, value in {"default_flow_style": False, "sort_base_mapping_type_on_output": False, "width": 4096}.items():
+        setattr(writer, name, value)
     writer.dump(content, out)
     return out.getvalue()
