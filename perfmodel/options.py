@@ -250,6 +250,16 @@ class FitQuestion(Question, total=False):
     ]
 
 
+class LaunchQuestion(FitQuestion, total=False):
+    """What a command that starts engines may fix."""
+
+    prefill_on: Annotated[
+        Name | None,
+        Said("SYSTEM[:...]", "A pool for prefill only; the one system of the question is the pool for decode."),
+    ]
+    format: Annotated[str | None, Said("TOOL", "What reads it: shell (the default), kubernetes, llm-d or dynamo.")]
+
+
 class CostQuestion(Question, total=False):
     """What a question about cost may fix."""
 

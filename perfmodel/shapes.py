@@ -700,6 +700,77 @@ class Collective(TypedDict):
     warnings: list[str]
 
 
+class Started(TypedDict):
+    """Engines of a role."""
+
+    role: str | None
+    """``prefill`` or ``decode`` of two pools."""
+    workers: int
+    chips: int
+    """Of one worker."""
+    command: list[str]
+    files: dict[str, str]
+    """Configuration that the command reads, by name."""
+
+
+class Launch(TypedDict):
+    """``launch``: what starts the engines of a plan."""
+
+    engine: str
+    release: str
+    format: str
+    roles: list[Started]
+    text: str
+    """As it is printed in the format."""
+    not_said: list[str]
+    """What the plan has and the engine cannot be told."""
+    notes: list[str]
+
+
+class Stated(TypedDict):
+    """A field of a run's set-up."""
+
+    value: str
+    origin: str
+    """Where in the file, or how it was given."""
+
+
+class RunValue(TypedDict):
+    """A measured value of a run."""
+
+    metric: str
+    """As the column has it: the bare name is a mean."""
+    stat: str
+    value: Number
+    unit: str
+    origin: str
+
+
+class Run(TypedDict):
+    """What a file says of one run."""
+
+    source: str
+    kind: str
+    fields: dict[str, Stated]
+    """By column of the measurement file."""
+    values: list[RunValue]
+
+
+class Suspect(TypedDict):
+    """A run that does not go with those beside it."""
+
+    run: int
+    """By its place, from 1."""
+    why: str
+
+
+class Runs(TypedDict):
+    """``runs import``: runs of benchmark tools and servers."""
+
+    runs: list[Run]
+    suspects: list[Suspect]
+
+
 class Row(TypedDict):
     """A measured value and its prediction."""
 
