@@ -40,7 +40,7 @@ class Spread:
     least: float
 
 
-#: From the groups of serving.csv, which no threshold here was judged on.
+#: From the groups of serving.csv, rounded and widened by hand.
 _SPREADS = {"TPOT": Spread(0.15, 0.08, 0.03, 0.04), "TTFT": Spread(0.6, 0.3, 0.12, 0.15)}
 #: Logarithms over which errors stay alike: of clients, prompt, output, chips, TP and attention-DP.
 _LENGTHS = np.array([1.5, 1.5, 1.5, 1.0, 1.0, 1.0])
