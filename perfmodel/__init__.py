@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Answer,
         Comparison,
         Loads,
+        calibrate,
         check,
         collective,
         compare,
@@ -46,6 +47,7 @@ __all__ = [
     "Loads",
     "Prediction",
     "UserError",
+    "calibrate",
     "check",
     "collective",
     "compare",
@@ -82,6 +84,7 @@ _SHOWN = {
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
+    "evidence.cluster.calibration:Calibrated": ("outputs.cluster:text", None),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
 }
 for _kind, (_text, _html) in _SHOWN.items():

@@ -53,6 +53,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.cluster.calibration import Calibrated
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
@@ -1040,6 +1041,28 @@ def validate(data: str | Path | None = None) -> Validation:
     from perfmodel.evidence import validate as study
 
     return study.validate(None if data is None else word("--data", data))
+
+
+@_taking()
+def calibrate(data: str | Path, out: str | Path | None = None) -> Calibrated:
+    """Fit the numbers of your chip and engine to your own runs, on top of the shipped ones.
+
+    Parameters
+    ----------
+    data : str or path
+        A CSV with the columns that :func:`validate` reads.
+    out : str or path, optional
+        The folder of your specs, below which ``hardware_specs/calibration/CHIP-ENGINE[-RELEASE].yaml`` is written; the
+        current one if none.
+
+    Returns
+    -------
+    Calibrated
+        ``clusters`` with ``numbers``, ``errors`` before and of runs left out, ``bands`` and what to measure ``next``.
+    """
+    from perfmodel.evidence.cluster import calibration
+
+    return calibration.calibrate(word("--data", data), None if out is None else word("--out", out))
 
 
 @_taking()

@@ -26,6 +26,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "solve": (shapes.Solution,),
     "size": (shapes.Sizing, shapes.Pools),
     "simulate": (shapes.Simulation,),
+    "calibrate": (shapes.Clusters,),
     "validate": (shapes.Validation,),
     "specs list": (shapes.Listed,),
     "specs show": (shapes.Spec, shapes.Counts),
