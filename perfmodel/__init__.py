@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Answer,
         Comparison,
         Loads,
+        bench_plan,
         calibrate,
         check,
         collective,
@@ -47,6 +48,7 @@ __all__ = [
     "Loads",
     "Prediction",
     "UserError",
+    "bench_plan",
     "calibrate",
     "check",
     "collective",
@@ -84,6 +86,7 @@ _SHOWN = {
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
+    "evidence.cluster.bench:BenchPlan": ("outputs.bench_plan:text", None),
     "evidence.cluster.calibration:Calibrated": ("outputs.cluster:text", None),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
 }

@@ -53,6 +53,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.cluster.bench import BenchPlan
     from perfmodel.evidence.cluster.calibration import Calibrated
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
@@ -1041,6 +1042,40 @@ def validate(data: str | Path | None = None) -> Validation:
     from perfmodel.evidence import validate as study
 
     return study.validate(None if data is None else word("--data", data))
+
+
+@_taking()
+def bench_plan(
+    model: Name | Model,
+    *,
+    on: Name,
+    for_: str | None = None,
+    runs: Quantity | None = None,
+    engine: str | None = None,
+) -> BenchPlan:
+    """Choose the few runs after which a cluster is known best.
+
+    Parameters
+    ----------
+    model : str, path or Model
+    on : str or path
+        System with its plan.
+    for_ : str, optional
+        Prompt and output tokens that will be asked about: ``"1024/1024,8192/1024"``.
+    runs : float or str, optional
+        How many; 5 if not given.
+    engine : str, optional
+        The serving engine; the default of the system if none.
+
+    Returns
+    -------
+    BenchPlan
+        ``runs``, the one that says most first, each with what is expected, its cost and its command.
+    """
+    from perfmodel.evidence.cluster import bench
+
+    asked = None if engine is None else word("--engine", engine)
+    return bench.plan(_model(model), _one(on), None if for_ is None else word("--for", for_), runs, asked)
 
 
 @_taking()

@@ -784,6 +784,42 @@ class Validation(TypedDict):
     left_out: list[LeftOut]
 
 
+class Expected(TypedDict):
+    """A time that is expected, with the ends of its 80 % band."""
+
+    value: Number
+    low: Number
+    high: Number
+
+
+class PlannedRun(TypedDict):
+    """A run worth measuring; bands are the factors that hold 80 % over the questions after it and those before it."""
+
+    prompt: Number
+    output: Number
+    concurrency: Number
+    tpot_s: Expected
+    ttft_s: Expected
+    seconds: Number
+    gpu_hours: Number
+    """Without loading the model."""
+    command: str
+    tpot_band: Number
+    ttft_band: Number
+
+
+class BenchPlan(TypedDict):
+    """``bench-plan``: the runs that say most, first things first; bands before any of them."""
+
+    model: str
+    system: str
+    assumed: list[str]
+    warnings: list[str]
+    tpot_band: Number
+    ttft_band: Number
+    runs: list[PlannedRun]
+
+
 class MovedNumber(TypedDict):
     """A number of a machine before and after one's own runs, in ``unit``."""
 

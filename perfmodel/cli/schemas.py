@@ -26,6 +26,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "solve": (shapes.Solution,),
     "size": (shapes.Sizing, shapes.Pools),
     "simulate": (shapes.Simulation,),
+    "bench-plan": (shapes.BenchPlan,),
     "calibrate": (shapes.Clusters,),
     "validate": (shapes.Validation,),
     "specs list": (shapes.Listed,),

@@ -163,6 +163,39 @@ def test_the_answer_as_json_and_as_text(here, capsys):
     assert all(words in out for words in ("what moved", "each run left out", "worth measuring next", "name no release"))
 
 
+def test_a_plan_of_measurements_says_what_to_run_and_what_to_expect(here, capsys):
+    asked = ["bench-plan", "llama-3.1-8b", "--on", "dgx-h100:tp=1", "--for", "1024/256", "--runs", "3"]
+    assert run([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    bands = [found["tpot_band"], *(one["tpot_band"] for one in found["runs"])]
+    assert bands == sorted(bands, reverse=True)
+    for one in found["runs"]:
+        same = api.predict(
+            "llama-3.1-8b", on="dgx-h100:tp=1", prompt=1024, output=256, concurrency=one["concurrency"], steady=False
+        )
+        assert one["tpot_s"]["value"] == pytest.approx(same.tpot_s, rel=0.05)
+        assert (
+            f"--num-prompts {10 * one['concurrency']:.0f} --max-concurrency {one['concurrency']:.0f}" in one["command"]
+        )
+        assert one["gpu_hours"] == pytest.approx(one["seconds"] / 3600)
+    assert run(asked) == 0
+    assert "vllm bench serve" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--for", "1024"], "expected PROMPT/OUTPUT"),
+        (["--for", "1024/0"], "--for"),
+        (["--runs", "0"], "--runs"),
+        (["--for", "9000000/9000000"], "holds no request"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused_in_one_line(capsys, words, said):
+    assert run(["bench-plan", "llama-3.1-8b", "--on", "dgx-h100:tp=1", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_unusable_folder_is_said(here):
     (here / "hardware_specs").write_text("")
     with pytest.raises(UserError, match="cannot make the folder"):
