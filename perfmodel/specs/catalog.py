@@ -804,7 +804,8 @@ _RELEASED = re.compile(r"-(\d+(?:\.\d+)*)$")
 
 def _of_release(whose: str, engine: EngineName, shipped: bool) -> Path | None:
     """Return the first calibration of a chip and engine; of several releases the nearest earlier one, else any."""
-    for root in [*(() if shipped else _user_roots()), bundled(), *plugins.folders()]:
+    folders: list[Path] = [*(() if shipped else _user_roots()), bundled(), *plugins.folders()]
+    for root in folders:
         plain = root / CALIBRATION / f"{whose}-{engine.name}.yaml"
         found: dict[tuple[int, ...], Path] = {
             release_numbers(read[1]): path

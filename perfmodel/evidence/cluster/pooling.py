@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,8 +158,8 @@ def _linear(constant: Array, slopes: Array, prior: Array, noise: Array) -> tuple
 
 def _gain(slopes: Array, prior: Array, noise: Array, weights: Array) -> Array:
     wide = slopes * prior**2
-    found: Array = np.linalg.solve(wide @ slopes.T + np.diag(noise**2 / weights), wide).T
-    return found
+    found = cast(Array, np.linalg.solve(wide @ slopes.T + np.diag(noise**2 / weights), wide)).T
+    return cast(Array, found)
 
 
 def _cost(logs: Array, off: Array, prior: Array, noise: Array) -> float:
