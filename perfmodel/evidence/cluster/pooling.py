@@ -159,7 +159,7 @@ def _linear(constant: Array, slopes: Array, prior: Array, noise: Array) -> tuple
 def _gain(slopes: Array, prior: Array, noise: Array, weights: Array) -> Array:
     wide = slopes * prior**2
     found = cast(Array, np.linalg.solve(wide @ slopes.T + np.diag(noise**2 / weights), wide)).T
-    return cast(Array, found)
+    return found
 
 
 def _cost(logs: Array, off: Array, prior: Array, noise: Array) -> float:
