@@ -12,6 +12,8 @@ if TYPE_CHECKING:
         Answer,
         Comparison,
         Loads,
+        bench_plan,
+        calibrate,
         check,
         collective,
         compare,
@@ -48,6 +50,8 @@ __all__ = [
     "Loads",
     "Prediction",
     "UserError",
+    "bench_plan",
+    "calibrate",
     "check",
     "collective",
     "compare",
@@ -88,6 +92,8 @@ _SHOWN = {
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
     "planning.launch:Launch": ("outputs.launch:launch_text", None),
     "evidence.runs:Runs": ("outputs.runs:runs_text", None),
+    "evidence.cluster.bench:BenchPlan": ("outputs.bench_plan:text", None),
+    "evidence.cluster.calibration:Calibrated": ("outputs.cluster:text", None),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
 }
 for _kind, (_text, _html) in _SHOWN.items():

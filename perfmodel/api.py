@@ -54,6 +54,8 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.cluster.bench import BenchPlan
+    from perfmodel.evidence.cluster.calibration import Calibrated
     from perfmodel.evidence.runs import Runs
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
@@ -1117,6 +1119,62 @@ def validate(data: str | Path | None = None) -> Validation:
     from perfmodel.evidence import validate as study
 
     return study.validate(None if data is None else word("--data", data))
+
+
+@_taking()
+def bench_plan(
+    model: Name | Model,
+    *,
+    on: Name,
+    for_: str | None = None,
+    runs: Quantity | None = None,
+    engine: str | None = None,
+) -> BenchPlan:
+    """Choose the few runs after which a cluster is known best.
+
+    Parameters
+    ----------
+    model : str, path or Model
+    on : str or path
+        System with its plan.
+    for_ : str, optional
+        Prompt and output tokens that will be asked about: ``"1024/1024,8192/1024"``.
+    runs : float or str, optional
+        How many; 5 if not given.
+    engine : str, optional
+        The serving engine; the default of the system if none.
+
+    Returns
+    -------
+    BenchPlan
+        ``runs``, the one that says most first, each with what is expected, its cost and its command.
+    """
+    from perfmodel.evidence.cluster import bench
+
+    asked = None if engine is None else word("--engine", engine)
+    return bench.plan(_model(model), _one(on), None if for_ is None else word("--for", for_), runs, asked)
+
+
+@_taking()
+def calibrate(data: str | Path, out: str | Path | None = None) -> Calibrated:
+    """Fit the numbers of your chip and engine to your own runs, on top of the shipped ones.
+
+    Parameters
+    ----------
+    data : str or path
+        A CSV with the columns that :func:`validate` reads.
+    out : str or path, optional
+        The folder of your specs, below which ``hardware_specs/calibration/CHIP-ENGINE[-RELEASE].yaml`` is written; the
+        current one if none.
+
+    Returns
+    -------
+    Calibrated
+        ``clusters`` with ``numbers``, ``errors`` before and of runs left out, ``bands`` and what to measure ``next``.
+    """
+    from perfmodel.evidence.cluster import calibration
+
+    return calibration.calibrate(word("--data", data), None if out is None else word("--out", out))
 
 
 @_taking()

@@ -855,6 +855,115 @@ class Validation(TypedDict):
     left_out: list[LeftOut]
 
 
+class Expected(TypedDict):
+    """A time that is expected, with the ends of its 80 % band."""
+
+    value: Number
+    low: Number
+    high: Number
+
+
+class PlannedRun(TypedDict):
+    """A run worth measuring; bands are the factors that hold 80 % over the questions after it and those before it."""
+
+    prompt: Number
+    output: Number
+    concurrency: Number
+    tpot_s: Expected
+    ttft_s: Expected
+    seconds: Number
+    gpu_hours: Number
+    """Without loading the model."""
+    command: str
+    tpot_band: Number
+    ttft_band: Number
+
+
+class BenchPlan(TypedDict):
+    """``bench-plan``: the runs that say most, first things first; bands before any of them."""
+
+    model: str
+    system: str
+    assumed: list[str]
+    warnings: list[str]
+    tpot_band: Number
+    ttft_band: Number
+    runs: list[PlannedRun]
+
+
+class MovedNumber(TypedDict):
+    """A number of a machine before and after one's own runs, in ``unit``."""
+
+    path: str
+    unit: str
+    prior: Number
+    prior_spread: Number
+    """Standard deviation of the logarithm, and so below."""
+    posterior: Number
+    posterior_spread: Number
+
+
+class ClusterErrors(TypedDict):
+    """Median absolute errors of a metric, relative."""
+
+    metric: str
+    values: int
+    before: Number
+    fitted: Number
+    left_out: Number
+    """Of runs that the fit did not see, one after the other."""
+    left_out_in_band: Number
+
+
+class ClusterBand(TypedDict):
+    """Factors within which 80 % of the times of a model lie."""
+
+    model: str
+    tpot_before: Number
+    tpot_after: Number
+    ttft_before: Number
+    ttft_after: Number
+
+
+class NextRun(TypedDict):
+    """A run worth measuring, and the factors within which 80 % lie once it is, with those before it."""
+
+    model: str
+    tp: Number
+    prompt: Number
+    output: Number
+    concurrency: Number
+    tpot_band: Number
+    ttft_band: Number
+
+
+class Cluster(TypedDict):
+    """What the runs of a chip and engine say of its numbers."""
+
+    calibration: str
+    file: str
+    system: str
+    base: str
+    """The shipped calibration that it stands on."""
+    release: str | None
+    newest_release: str | None
+    dates: list[str]
+    runs: int
+    numbers: list[MovedNumber]
+    errors: list[ClusterErrors]
+    bands: list[ClusterBand]
+    next: list[NextRun]
+    apart: list[Row]
+
+
+class Clusters(TypedDict):
+    """``calibrate --data``: calibrations on one's own runs."""
+
+    clusters: list[Cluster]
+    silent: list[Row]
+    """Rows that say nothing of a machine's numbers, and why."""
+
+
 class Quantity(TypedDict):
     """A number of a spec."""
 

@@ -30,6 +30,7 @@ VERBS = (
     "size",
     "simulate",
     "whatif",
+    "bench-plan",
     "calibrate",
     "validate",
     "launch",
@@ -69,7 +70,8 @@ def application(verbs: Sequence[str] = VERBS) -> typer.Typer:
     )
     app.callback()(_root)
     for name in verbs:
-        verb = getattr(import_module(f"perfmodel.cli.{name}"), name)
+        word = name.replace("-", "_")
+        verb = getattr(import_module(f"perfmodel.cli.{word}"), word)
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, name=name)
         else:

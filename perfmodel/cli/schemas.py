@@ -26,6 +26,8 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "solve": (shapes.Solution,),
     "size": (shapes.Sizing, shapes.Pools),
     "simulate": (shapes.Simulation,),
+    "bench-plan": (shapes.BenchPlan,),
+    "calibrate": (shapes.Clusters,),
     "validate": (shapes.Validation,),
     "launch": (shapes.Launch,),
     "runs import": (shapes.Runs,),

@@ -598,10 +598,9 @@ def load_system(name: str, engine: str | None = None) -> tuple[System, str, list
     system = load_bare_system(name)
     chosen = engine or system.default_engine
     own = _own_efficiencies(find("system", name))
-    name_of_engine = read_engine(chosen).name
-    if _calibration(system.kind, system.chip, name_of_engine)[1]:
+    if _calibration(system.kind, system.chip, chosen)[1]:
         system = replace(system, kin="")
-    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, name_of_engine, own, system.kin)
+    efficiency, origin, warnings = load_efficiency(system.kind, system.chip, chosen, own, system.kin)
     efficiency = efficiency.at_rates(system.rates)
     read = {"efficiency", *(f"efficiency.{path}" for path, _, _ in quantities(efficiency))}
     origin = {path: entry for path, entry in origin.items() if path in read}
@@ -800,16 +799,67 @@ def _nearest(name: str) -> Path:
     return next(path for root in roots if (path := root / FOLDERS["system"][0] / name).is_file())
 
 
-def _calibration(kind: str, chip: str, engine: str, kin: str = "") -> tuple[Path | None, str]:
+_RELEASED = re.compile(r"-(\d+(?:\.\d+)*)$")
+
+
+def _of_release(whose: str, engine: EngineName, shipped: bool) -> Path | None:
+    """Return the first calibration of a chip and engine; of several releases the nearest earlier one, else any."""
+    folders: list[Path] = [*(() if shipped else _user_roots()), bundled(), *plugins.folders()]
+    for root in folders:
+        plain = root / CALIBRATION / f"{whose}-{engine.name}.yaml"
+        found: dict[tuple[int, ...], Path] = {
+            release_numbers(read[1]): path
+            for path in plain.parent.glob(f"{whose}-{engine.name}-*.yaml")
+            if (read := _RELEASED.search(path.stem)) and path.stem == f"{whose}-{engine.name}-{read[1]}"
+        }
+        wanted = release_numbers(engine.release)
+        earlier = [release for release in found if wanted and release[: len(wanted)] <= wanted]
+        if earlier:
+            return found[max(earlier)]
+        if plain.is_file():
+            return plain
+        if found:
+            return found[min(found) if wanted else max(found)]
+    return None
+
+
+def _calibration(kind: str, chip: str, engine: str, kin: str = "", shipped: bool = False) -> tuple[Path | None, str]:
     """Return the calibration file of a chip and engine, of its kin or the default of its kind, and whose it is."""
+    named = read_engine(engine)
     for whose in (chip, kin):
-        if whose and (path := _first(f"{CALIBRATION}/{whose}-{engine}.yaml")) is not None:
+        if whose and (path := _of_release(whose, named, shipped)) is not None:
             return path, whose
-    return _first(f"{CALIBRATION}/default-{kind}.yaml"), ""
+    default = f"{CALIBRATION}/default-{kind}.yaml"
+    return (bundled() / default if shipped and (bundled() / default).is_file() else _first(default)), ""
+
+
+def load_shipped(name: str, engine: str) -> tuple[Any, str, frozenset[str]]:
+    """Load the efficiencies of a system before any calibration of the user's own.
+
+    Parameters
+    ----------
+    name : str
+        Of the system.
+    engine : str
+        ``NAME[-MAJOR[.MINOR[.PATCH]]]``.
+
+    Returns
+    -------
+    efficiency : Efficiency
+    file : str
+        Name of the calibration that they come from.
+    own : frozenset of str
+        Paths of numbers that the system's file gives itself, which no calibration moves.
+    """
+    system, own = load_bare_system(name), _own_efficiencies(find("system", name))
+    path, _ = _calibration(system.kind, system.chip, engine, system.kin, shipped=True)
+    efficiency, _, _ = load_efficiency(system.kind, system.chip, engine, own, system.kin, shipped=True)
+    held = frozenset(files.paths_written(own.content)) if own is not None else frozenset()
+    return efficiency.at_rates(system.rates), path.stem if path is not None else "", held
 
 
 def load_efficiency(
-    kind: str, chip: str, engine: str, own: _Own | None = None, kin: str = ""
+    kind: str, chip: str, engine: str, own: _Own | None = None, kin: str = "", shipped: bool = False
 ) -> tuple[Any, dict[str, Provenance], list[str]]:
     """Load the efficiencies of a chip and engine: the system's own, the calibrated ones, its kin's, the kind's default.
 
@@ -823,13 +873,15 @@ def load_efficiency(
         What the system's file gives itself.
     kin : str
         Chip whose efficiencies stand for those of this one where it has none.
+    shipped : bool
+        Whether files of the user's own are passed over.
 
     Returns
     -------
     tuple of Efficiency, dict of str to Provenance, and list of str
         The last are what to mind.
     """
-    path, calibrated = _calibration(kind, chip, engine, kin)
+    path, calibrated = _calibration(kind, chip, engine, kin, shipped)
     shape = kinds.kind_of(kind).efficiency
     needed = {entry.name for entry in fields(shape) if entry.default is MISSING}
     whole = own is not None and needed <= own.content.keys()
@@ -876,7 +928,7 @@ def engines(chip: str) -> list[str]:
     prefix = f"{chip}-"
     return sorted(
         {
-            path.stem.removeprefix(prefix)
+            _RELEASED.sub("", path.stem.removeprefix(prefix))
             for root in roots()
             for path in (root / CALIBRATION).glob(f"{prefix}*.yaml")
             if path.is_file()
@@ -985,7 +1037,7 @@ def kind_of_file(path: Path) -> kinds.Kind:
     Parameters
     ----------
     path : Path
-        ``CHIP-ENGINE.yaml`` or ``default-KIND.yaml`` of a calibration, ``KIND.yaml`` of a power.
+        ``CHIP-ENGINE[-RELEASE].yaml`` or ``default-KIND.yaml`` of a calibration, ``KIND.yaml`` of a power.
 
     Returns
     -------
@@ -999,7 +1051,7 @@ def kind_of_file(path: Path) -> kinds.Kind:
     named = path.stem.removeprefix("default-")
     if path.parent.name == Path(POWER_FOLDER).name or named != path.stem:
         return kinds.kind_of(named)
-    chip = path.stem.rpartition("-")[0]
+    chip = _RELEASED.sub("", path.stem).rpartition("-")[0]
     for _, _, system in entries("system"):
         raw, _ = _raw(system)
         if raw.get("chip") == chip:

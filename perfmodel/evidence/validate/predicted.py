@@ -42,20 +42,19 @@ def _group_key(asked: Asked, scenario: Scenario) -> tuple[Any, ...]:
     return (asked.form.how, scenario.system.name, scenario.model.name, plan, switches)
 
 
-def _stacked(traffics: Sequence[Traffic]) -> Traffic:
+#: What loads of one group may differ in.
+STACKED = ("prompt", "output", "concurrency", "rounds", "length_jitter", "held_steps", "prefix_hits")
+
+
+def stacked(traffics: Sequence[Traffic]) -> Traffic:
     """Return the loads of many rows as one load of arrays."""
-    names = [
-        name
-        for name in ("prompt", "output", "concurrency", "rounds", "length_jitter", "held_steps", "prefix_hits")
-        if name in TRAFFIC_FIELDS
-    ]
-    columns: dict[str, Any] = {name: np.array([float(getattr(load, name)) for load in traffics]) for name in names}
+    columns: dict[str, Any] = {name: np.array([float(getattr(load, name)) for load in traffics]) for name in STACKED}
     return replace(traffics[0], **columns)
 
 
 def _loop(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tuple[float, float, float, float]]:
     """Give value, low, high (inside units) and chips of rows that share all but their load."""
-    scenario = replace(scenarios[0], traffic=_stacked([one.traffic for one in scenarios]))
+    scenario = replace(scenarios[0], traffic=stacked([one.traffic for one in scenarios]))
     answer = evaluate(scenario, _WANTED)
     for at, (asked, one) in enumerate(zip(group, scenarios, strict=True)):
         yield _valued(asked, _point(answer, one, (at,), (len(group),)))
@@ -111,7 +110,7 @@ def _most(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tup
     engine = scenarios[0].system.engine
     most = float(cast(float, engine.max_sequences)) if engine else UNLIMITED
     limit = most * float(cast(float, plan.groups))
-    load = _stacked([one.traffic for one in scenarios])
+    load = stacked([one.traffic for one in scenarios])
     column = {name: getattr(load, name)[:, None] for name in ("prompt", "output")}
     tried = np.unique(np.round(np.geomspace(1.0, limit, 48)))[None, :]
     one = replace(scenarios[0].traffic, **column, concurrency=tried)

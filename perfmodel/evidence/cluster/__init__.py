@@ -1,0 +1,1 @@
+"""A cluster of one's own: its runs against the model, what they say of its numbers, and which runs say most."""
