@@ -26,6 +26,7 @@ from perfmodel.serving.laws import (
     lives,
     mixture,
     residuals,
+    riding_lives,
     single_file,
     spread_over,
     steps_of,
@@ -714,7 +715,7 @@ class Laws:
             return weight, value, [], np.ones((0, 1))
         value = np.maximum(1.0, np.round(value))
         if isinstance(door.steps, Steps):
-            found = lives(door.steps, value, door.own, door.filled)
+            found = lives(door.steps, value, door.filled)
         else:
             found = door.steps.lives(value)
         if door.apart is not None:
@@ -761,26 +762,27 @@ class _Riding:
 
     wait: Law
     gaps: Law
-    steps: Steps
+    prompts: Prompts
+    step: float
+    full: float
 
     def lives(self, number: Any) -> list[Law]:
         """Return the laws of the mean time between tokens over numbers of steps."""
-        return lives(self.steps, number, self.steps.prompts.took(1.0), np.ones(1))
+        return riding_lives(self.prompts, self.step, self.full, number)
 
 
 @dataclass(frozen=True)
 class _Door:
     """What requests meet from admission on: the steps or the queue, and the law of the time to the first token.
 
-    ``step`` is the decode step that the laws are told for, ``own`` the time of the own prefill by kind of prompt, and
-    ``filled`` the law of the work of the step that holds it.  ``apart`` are equally likely times until the next step
+    ``step`` is the decode step that the laws are told for, ``filled`` the law of the work of the step that holds the own
+    prefill.  ``apart`` are equally likely times until the next step
     where first tokens do not come as a step ends.
     """
 
     steps: Steps | _Riding
     ttft: Law
     step: float
-    own: Any
     filled: Any
     apart: Any = None
 
@@ -807,7 +809,6 @@ def _door(state: _State) -> _Door:
         return times.prefill(prompt, max(2.0, work.company) if times.rides else company, service.cached)
 
     prompts = Prompts(work.rate, weight, took, spread_of_arrivals)
-    own = took(work.company)
     first = times.first_token(prompt, work.company, service.cached)
     if times.rides:
         slot = times.entry(prompt, work.company, service.cached)
@@ -821,28 +822,27 @@ def _door(state: _State) -> _Door:
         riding = _Riding(
             wait,
             discrete(step / np.concatenate([[1.0], 1 - slowed]), calm),
-            Steps(step, full, 1.0, np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), prompts),
+            prompts,
+            step,
+            full,
         )
-        return _Door(riding, sum_of(wait, first, weight), step, own, np.ones(1), _PARTS * step)
-    budget = _full_step(times.budget, weight, prompt * (1 - service.cached), own)
-    steps = steps_of(prompts, step, budget)
-    # A pipeline lets the next prompts in before the first tokens of these come out.
-    passed = float(np.sum(weight * first) / max(1e-300, work.company * float(np.sum(weight * own))))
-    ttft, filled = first_tokens(steps, own, max(0.0, passed - 1))
+        return _Door(riding, sum_of(wait, first, weight), step, np.ones(1), _PARTS * step)
+    tokens = np.maximum(1.0, prompt * (1 - service.cached))
+    steps = steps_of(prompts, step, _full_step(times.budget, weight, tokens, took))
+    ttft, filled = first_tokens(steps)
     idle = float(state.probability[0]) * (not state.in_step)
     if idle > 1e-6:
         alone = discrete(times.first_token(prompt, 1.0, service.cached), weight)
         ttft = mixture([1 - idle, idle], [ttft, alone])
-    rest = residuals(steps)
-    apart = np.interp(_PARTS, rest.shares, rest.times) if passed > 1 + 1e-6 else None
-    return _Door(steps, spread_over(ttft, 1.5 * (decode - step)), step, own, filled, apart)
+    return _Door(steps, spread_over(ttft, 1.5 * (decode - step)), step, filled)
 
 
 def _full_step(budget: float, weight: Any, tokens: Any, took: Any) -> float:
     """Return the time of a budget of prompt tokens; long prompts fill steps more often than their share [s]."""
-    tokens = np.maximum(1.0, tokens)
     share = weight * tokens * np.minimum(1.0, tokens / budget)
-    return budget * float(np.sum(share * took / tokens) / np.sum(share))
+    share = share / float(np.sum(share))
+    together = max(1.0, budget / float(np.sum(share * tokens)))
+    return budget * float(np.sum(share * took(together) / tokens))
 
 
 def _grouped(weight: Any, value: Any) -> tuple[Any, Any]:

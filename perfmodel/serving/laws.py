@@ -33,6 +33,10 @@ _AGES = np.array([1 / 6, 0.5, 5 / 6])
 _SIZES = 28
 #: Prefills that a request meets from which on their sum is near a gamma law.
 _MANY = 24.0
+#: Rounds that settle the time of a mean step.
+_ROUNDS = 12
+#: Prompts in a step up to which their number is followed, and frequencies at which that is done.
+_TOGETHER, _FREQUENCIES = 14, 192
 #: Share of full steps from which on their limit shapes the law of a life, and steps of which it is followed.
 _OFTEN_FULL, _EACH = 0.02, 64
 
@@ -422,15 +426,13 @@ class Steps:
         """Mean time of a step [s]."""
         return float(np.sum(self.law * self.lengths))
 
-    def arriving(self, window: Any, seen: bool = False) -> Any:
-        """Law of the work that arrives in windows, on the lattice; ``seen`` by another arrival if so.
+    def arriving(self, window: Any) -> Any:
+        """Law of the work that arrives in windows, on the lattice.
 
         Parameters
         ----------
         window : ndarray
             Times [s].
-        seen : bool
-            Whether another prompt arrives in it.
 
         Returns
         -------
@@ -438,10 +440,25 @@ class Steps:
             Probabilities, one row a window [1].
         """
         spread = np.maximum(0.05, self.prompts.dispersion(window))
-        mean = self.prompts.rate * window
-        if seen:
-            mean = np.maximum(0.0, mean + spread - 1)
-        return counts(mean, spread, len(self.sums) - 1) @ self.sums
+        return counts(self.prompts.rate * window, spread, len(self.sums) - 1) @ self.sums
+
+    def joined(self, window: Any) -> Any:
+        """Law of the work of a prompt and of those that arrive in the window in which it does, on the lattice.
+
+        Parameters
+        ----------
+        window : ndarray
+            Times [s].
+
+        Returns
+        -------
+        ndarray
+            Probabilities, one row a window [1].
+        """
+        spread = np.maximum(0.05, self.prompts.dispersion(window))
+        others = np.maximum(0.0, self.prompts.rate * window + spread - 1)
+        # What a prompt takes hangs on how many there are, so that its own is in their sum.
+        return counts(others, spread, len(self.sums) - 2) @ self.sums[1:]
 
 
 def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
@@ -459,17 +476,17 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
     """
     rate = prompts.rate
     longest = float(prompts.took(1.0).max())
-    company = 1 + rate * step
-    for _ in range(3):
-        mean, square = prompts.mean(company), prompts.square(company)
-        used = min(0.97, rate * mean)
-        cycle = max(step, 1e-3 * mean) / (1 - used)
-        company = 1 + rate * min(cycle, step + full)
+    cycle = step
+    for _ in range(_ROUNDS):
+        # From below: the more prompts come in one step, the less each of them takes.
+        mean = prompts.mean(1 + rate * cycle)
+        cycle = min(step + full, max(step, 1e-3 * mean) + rate * cycle * mean)
+    square, used = prompts.square(1 + rate * cycle), min(0.97, rate * mean)
     bunch = max(1.0, float(prompts.dispersion(np.array([10 * cycle]))[0]))
     spread = np.sqrt(rate * cycle * square * bunch / (1 - used * used)) + square / mean
     most = used * cycle + 6 * spread + 1.5 * longest
     if most > full:
-        load = min(0.99, rate * mean * (1 + step / full))
+        load = min(0.99, rate * prompts.mean(1 + rate * (step + full)) * (1 + step / full))
         most = min(most, full) + 2 * longest + 3 * bunch * rate * square * (1 + step / full) / (1 - load)
     unit = most / _STATES
     if full < most:
@@ -548,23 +565,19 @@ def residuals(steps: Steps) -> Law:
     return Law(np.concatenate([[0.0], lengths]), np.concatenate([[0.0], np.minimum(1.0, shares)]), rest)
 
 
-def first_tokens(steps: Steps, own: Any, late: float) -> tuple[Law, Any]:
+def first_tokens(steps: Steps) -> tuple[Law, Any]:
     """Return the laws of the time to the first token of a request that finds a step under way, and of its step's work.
 
     Parameters
     ----------
     steps : Steps
-    own : ndarray
-        Time of the own prefill, each kind of prompt [s].
-    late : float
-        Time by which the first token comes after its step, over the prefill of that step [1].
 
     Returns
     -------
     tuple of Law and ndarray
         The latter on the states of the chain.
     """
-    unit, full, step, weight = steps.unit, steps.full, steps.step, steps.prompts.weight
+    unit, full, step = steps.unit, steps.full, steps.step
     lengths = steps.lengths
     found = steps.law * lengths
     found = found / found.sum()
@@ -572,13 +585,12 @@ def first_tokens(steps: Steps, own: Any, late: float) -> tuple[Law, Any]:
     # Groups thin out towards the long steps, in which percentiles are read.
     level = np.minimum(_FOUND - 1, (_FOUND * (1 - np.maximum(0.0, 1 - np.cumsum(found)) ** 0.4)).astype(int))
     level[last + 1 :] = _FOUND
-    group, chance, window, before = [], [], [], []
+    chance, window, before = [], [], []
     for one in np.unique(level):
         mine = level == one
         total = float(found[mine].sum())
         if total <= 1e-9:
             continue
-        group.append(one)
         chance.append(total)
         window.append(float(np.sum(found[mine] * lengths[mine])) / total)
         left = np.zeros(_PLACES)
@@ -588,25 +600,22 @@ def first_tokens(steps: Steps, own: Any, late: float) -> tuple[Law, Any]:
             rest = found * mine / total
             left[: len(found) - last] = rest[last:]
         before.append(left)
-    chances, windows = np.array(chance), np.array(window)
-    others = _transform(np.array(before)) * _transform(steps.arriving(windows, True))
-    work = (chances @ _folded(_transform(on_lattice(own, weight, unit, _PLACES)) * others, _PLACES))[:_STATES]
+    chances, windows, ahead_of = np.array(chance), np.array(window), _transform(np.array(before))
+    beside = _folded(ahead_of * _transform(steps.joined(windows)), _PLACES)
+    work = (chances @ beside)[:_STATES]
     # Of full steps, which hold work for later ones too, each is as likely as the next.
     over = steps.law[last:] / max(1e-300, float(steps.law[last:].sum()))
     work[last:] = over * max(0.0, 1 - float(work[:last].sum()))
-    mine = _transform(on_lattice(own, weight, unit, _PLACES)) * _transform(np.array(before))
-    beside = _folded(_transform(on_lattice(own, weight, unit, _PLACES)) * others, _PLACES)
     place = np.arange(_PLACES)
     # What is ahead and the own prompt decide in which step it is through; those behind fill that step up.
     within = place * unit < full - unit / 2
     if float(np.sum(chances @ (beside * ~within))) > 1e-4:
-        ahead = sum(steps.arriving(windows * age, True) for age in _AGES) / len(_AGES)
-        ahead = _folded(mine * _transform(ahead), _PLACES)
+        ahead = sum(steps.joined(windows * age) for age in _AGES) / len(_AGES)
+        ahead = _folded(ahead_of * _transform(ahead), _PLACES)
         taken = np.maximum(1.0, np.ceil(place * unit / full - 1e-9))
         share = min(1.0, steps.prompts.rate * steps.prompts.mean(1 + steps.prompts.rate * steps.mean))
         fill = share * (float(chances @ windows) / 2 + (taken - 1) * (full + step))
         through = place * unit + np.minimum(fill, taken * full - place * unit) + (taken - 1) * step
-        through = (through + late * full) / (1 + late)
         stretched = np.zeros_like(beside)
         stretched[:, within] = beside[:, within]
         topped = np.maximum(0.0, np.sum(ahead * within, axis=1) - np.sum(beside * within, axis=1))
@@ -614,19 +623,50 @@ def first_tokens(steps: Steps, own: Any, late: float) -> tuple[Law, Any]:
         stretched += spill
         stretched[:, min(_PLACES - 1, round(full / unit))] += topped
         beside = stretched
-    # A place stands for the prefill of a step and the time after it until its first tokens.
-    wide = unit * (1 + late)
-    residual = np.clip((windows[:, None] - place * wide) / wide, 0.0, 1.0) * (wide / windows[:, None])
+    residual = np.clip((windows[:, None] - place * unit) / unit, 0.0, 1.0) * (unit / windows[:, None])
     residual /= residual.sum(axis=1, keepdims=True)
     sums = _transform(beside) * _transform(residual)
     mass = np.maximum(0.0, chances @ np.fft.irfft(sums, 2 * _PLACES))
-    times = (np.arange(len(mass)) + 0.5) * wide + step
+    times = (np.arange(len(mass)) + 0.5) * unit + step
     shares = np.cumsum(mass)
     shares /= shares[-1]
     return Law(times, shares, float(np.sum(mass * times) / mass.sum())), work / work.sum()
 
 
-def lives(steps: Steps, number: Any, own: Any, own_work: Any) -> list[Law]:
+def prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any]:
+    """Return mean and variance of the prefill in so many steps that follow the own prefill [s, s2].
+
+    Parameters
+    ----------
+    steps : Steps
+    number : ndarray
+        Steps, whole numbers of at least 1 [1].
+    own_work : ndarray
+        Law of the work as the step begins that holds the own prefill [1].
+
+    Returns
+    -------
+    tuple of ndarray
+    """
+    chain, lengths = steps.chain, steps.lengths - steps.step
+    first, second = np.zeros_like(lengths), np.zeros_like(lengths)
+    mean, variance = [0.0], [0.0]
+    for _ in range(int(min(_EACH, number.max()))):
+        # The total over one step more: that step, and then the total from where it leads.
+        second = chain @ (lengths**2 + 2 * lengths * first + second)
+        first = chain @ (lengths + first)
+        mean.append(float(own_work @ first))
+        variance.append(max(0.0, float(own_work @ second) - mean[-1] ** 2))
+    known = np.minimum(number, len(mean) - 1).astype(int)
+    more = np.maximum(0.0, number - known)
+    means, variances = np.array(mean), np.array(variance)
+    return (
+        means[known] + more * (means[known] - means[known - 1]),
+        variances[known] + more * np.maximum(0.0, variances[known] - variances[known - 1]),
+    )
+
+
+def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
     """Return the law of the mean time between tokens over each number of steps that follow a prefill.
 
     Parameters
@@ -634,70 +674,129 @@ def lives(steps: Steps, number: Any, own: Any, own_work: Any) -> list[Law]:
     steps : Steps
     number : ndarray
         Steps, whole numbers of at least 1 [1].
-    own : ndarray
-        Time of the own prefill, each kind of prompt [s].
     own_work : ndarray
-        Law of the work as the step begins that holds it [1].
+        Law of the work as the step begins that holds the own prefill [1].
 
     Returns
     -------
     list of Law
     """
+    mean, variance = prefill_after(steps, number, own_work)
     if float(steps.law[steps.lengths >= steps.step + steps.full - steps.unit / 2].sum()) > _OFTEN_FULL:
-        return _limited(steps, number, own_work)
-    beside = max(steps.step, float(own_work @ steps.lengths) - float(np.sum(own * steps.prompts.weight)))
-    return _unlimited(steps, number, own, beside)
-
-
-def _limited(steps: Steps, number: Any, own_work: Any) -> list[Law]:
-    """Return the laws of :func:`lives` where steps are often full: beta laws between an empty and a full step."""
-    from scipy.special import betaincinv
-
-    chain, lengths, longest = steps.chain, steps.lengths - steps.step, steps.full
-    first, second = np.zeros_like(lengths), np.zeros_like(lengths)
-    moments = [(0.0, 0.0)]
-    for _ in range(int(min(_EACH, number.max()))):
-        # The total over one step more: that step, and then the total from where it leads.
-        second = chain @ (lengths**2 + 2 * lengths * first + second)
-        first = chain @ (lengths + first)
-        mean = float(own_work @ first)
-        moments.append((mean, max(0.0, float(own_work @ second) - mean**2)))
+        return [_between_full(steps, *each) for each in zip(number, mean, variance, strict=True)]
+    prompts, step, longest = steps.prompts, steps.step, steps.step + steps.full
+    took = prompts.took(1 + prompts.rate * steps.mean)
+    alike = float(np.sum(took * prompts.weight)) ** 2 / float(np.sum(took**2 * prompts.weight))
+    # Arrivals that bunch bring their prefills together, beyond those of one step, which the chain knows.
+    bunch, known = (np.maximum(0.05, prompts.dispersion(span)) for span in (number * step + mean, steps.mean))
+    wider = np.sqrt(np.maximum(0.05, 1 + (bunch - 1) * alike) / np.maximum(0.05, 1 + (known - 1) * alike))
+    later = (bunch - known) / 2 * (steps.mean / step - 1) / prompts.rate
+    arriving = prompts.rate * float(np.sum(steps.law * steps.lengths**2)) / steps.mean
+    most = int(np.ceil(arriving + 4 * np.sqrt(arriving * max(1.0, float(known)))) + 3)
+    few = (prompts.rate * (number * step + mean) <= _MANY) & (most <= _TOGETHER)
+    reach = mean + 8 * np.sqrt(variance)
+    sums = _followed(steps, number[few], own_work, float(reach[few].max()), most) if few.any() else []
     edge = 1 - (1 - (np.arange(200) + 0.5) / 200) ** 1.5
-    found = []
-    for count in number:
-        known = int(min(_EACH, count))
-        mean, variance = moments[known]
-        if count > known:
-            further = zip(moments[known], moments[known - 1], strict=True)
-            mean, variance = (now + (count - known) * (now - before) for now, before in further)
-        part = min(1 - 1e-6, max(1e-6, mean / count / longest))
-        spread = max(1e-9, variance / (count * longest) ** 2)
-        size = max(1e-3, part * (1 - part) / spread - 1)
-        times = steps.step + longest * betaincinv(part * size, (1 - part) * size, edge)
-        found.append(Law(times, edge, steps.step + part * longest))
+    found, at = [], iter(sums)
+    for index, count in enumerate(number):
+        if few[index]:
+            times, shares, average = next(at)
+        else:
+            # Steps of decoding differ less than prefills do.
+            least = -0.2 * count * step
+            times, shares, average = least + gamma_quantiles(mean[index] - least, variance[index], edge), edge, mean[index]
+        times = np.maximum(0.0, later[index] + average + (times - average) * wider[index])
+        average = max(0.0, average + later[index])
+        found.append(Law(np.minimum(step + times / count, longest), shares, min(longest, step + average / count)))
     return found
 
 
-def _unlimited(steps: Steps, number: Any, own: Any, beside: float) -> list[Law]:
-    """Return the laws of :func:`lives` where no step is full."""
-    prompts, rate, step, cycle = steps.prompts, steps.prompts.rate, steps.step, steps.mean
-    took = prompts.took(1 + rate * cycle)
-    mean, square = float(np.sum(took * prompts.weight)), float(np.sum(took**2 * prompts.weight))
-    used, longest = min(0.97, rate * mean), step + steps.full
-    own_mean = float(np.sum(own * prompts.weight))
+def _between_full(steps: Steps, count: float, mean: float, variance: float) -> Law:
+    """Return a law of :func:`lives` where steps are often full: a beta law between an empty and a full step."""
+    from scipy.special import betaincinv
+
+    edge = 1 - (1 - (np.arange(200) + 0.5) / 200) ** 1.5
+    part = min(1 - 1e-6, max(1e-6, mean / count / steps.full))
+    spread = max(1e-9, variance / (count * steps.full) ** 2)
+    size = max(1e-3, part * (1 - part) / spread - 1)
+    times = steps.step + steps.full * betaincinv(part * size, (1 - part) * size, edge)
+    return Law(times, edge, steps.step + part * steps.full)
+
+
+def _followed(
+    steps: Steps, number: Any, own_work: Any, reach: float, most: int
+) -> list[tuple[Any, Any, float]]:
+    """Return times, shares and mean of the prefill in each number of steps, by the chain of prompts in a step.
+
+    Prompts of a step bring its work, which brings the arrivals of its time: the transform of the total is a product of
+    matrices over the number of prompts, at each frequency.
+    """
+    places = _FREQUENCIES
+    # A coarser lattice, where the total reaches beyond the places.
+    unit = steps.unit * max(1.0, np.ceil(reach / places / steps.unit))
+    work = np.minimum(np.arange(len(steps.law)) * steps.unit, steps.full)
+    kept = max(2, int(np.ceil(work[-1] / unit)) + 2)
+    into = np.array([on_lattice(np.array([time]), np.ones(1), unit, kept) for time in work])
+    brought = steps.sums[: most + 1, : len(work)] @ into
+    brought[:, -1] += 1 - brought.sum(axis=1)
+    lengths = steps.step + np.arange(kept) * unit
+    spread = np.maximum(0.05, steps.prompts.dispersion(lengths))
+    arriving = counts(steps.prompts.rate * lengths, spread, most)
+    turn = np.exp(-2j * np.pi * np.fft.rfftfreq(2 * places)[:, None] * np.arange(kept))
+    both = (brought.T[:, :, None] * arriving[:, None, :]).reshape(kept, -1)
+    matrix = (turn @ both).reshape(-1, most + 1, most + 1)
+    first = own_work @ into @ arriving
+    state = np.ones((len(turn), most + 1, 1), dtype=complex)
+    wanted = sorted({int(count) for count in number})
+    values = [np.ones(len(turn), dtype=complex)]
+    for _ in range(wanted[-1]):
+        state = matrix @ state
+        values.append(state[:, :, 0] @ first)
+        if len(values) > 4:
+            ratio = values[-1] / np.where(np.abs(values[-2]) < 1e-12, 1.0, values[-2])
+            before = values[-2] / np.where(np.abs(values[-3]) < 1e-12, 1.0, values[-3])
+            if float(np.max(np.abs(values[-1]) * np.abs(ratio - before))) * wanted[-1] < 1e-2:
+                break
+    last, found = len(values) - 1, []
+    for count in (int(count) for count in number):
+        value = values[count] if count <= last else values[last] * ratio ** (count - last)
+        mass = np.maximum(0.0, np.fft.irfft(value, 2 * places))
+        times, shares = np.arange(2 * places) * unit, np.cumsum(mass)
+        found.append((times, shares / shares[-1], float(np.sum(mass * times) / shares[-1])))
+    return found
+
+
+def riding_lives(prompts: Prompts, step: float, full: float, number: Any) -> list[Law]:
+    """Return the law of the mean time between tokens over each number of steps, where prompts ride along.
+
+    Parameters
+    ----------
+    prompts : Prompts
+    step, full : float
+        Decoding in a step, and what rides at most add to it [s].
+    number : ndarray
+        Steps, whole numbers of at least 1 [1].
+
+    Returns
+    -------
+    list of Law
+    """
+    rate, took, longest = prompts.rate, prompts.took(1.0), step + full
+    mean, square = prompts.mean(1.0), prompts.square(1.0)
+    used = min(0.97, rate * mean)
     drawn = used * (1 - used**number) / (1 - used)
-    totals = number * step / (1 - used) + (beside + own_mean - step / (1 - used)) * drawn
     usual = step / (1 - used)
-    single = batching.cycle_variance(cycle=usual, rate=rate, prefill_square=square, prefilling=used)
-    spreads = batching.life_variance(variance=single, cycles=number, prefilling=used)
-    spreads = np.maximum(single * 0.1, spreads) + drawn**2 * (float(np.sum(own**2 * prompts.weight)) - own_mean**2)
+    totals = number * usual + (step + mean - usual) * drawn
+    single = queueing.cycle_variance(cycle=usual, rate=rate, prefill_square=square, prefilling=used)
+    spreads = queueing.life_variance(variance=single, cycles=number, prefilling=used)
+    spreads = np.maximum(single * 0.1, spreads) + drawn**2 * (square - mean**2)
     # Arrivals that bunch bring their prefills together: the spread about the mean grows.
     bunch = np.maximum(0.05, prompts.dispersion(totals))
     stretch = np.sqrt(np.maximum(0.05, 1 + (bunch - 1) * mean * mean / square))
     later = np.maximum(0.0, bunch - 1) / 2 * mean / (1 - used)
     few = rate * totals <= _MANY
     reach = totals - number * step + 8 * np.sqrt(spreads)
-    sums = _branching(steps, number[few], own, beside, float(reach[few].max()), took) if few.any() else []
+    sums = _branching(prompts, step, number[few], float(reach[few].max())) if few.any() else []
     edge = 1 - (1 - (np.arange(200) + 0.5) / 200) ** 1.5
     found, at = [], iter(sums)
     for count, total, spread, wide, more, exact in zip(number, totals, spreads, stretch, later, few, strict=True):
@@ -711,17 +810,15 @@ def _unlimited(steps: Steps, number: Any, own: Any, beside: float) -> list[Law]:
     return found
 
 
-def _branching(
-    steps: Steps, number: Any, own: Any, beside: float, reach: float, took: Any
-) -> list[tuple[Any, Any, float]]:
+def _branching(prompts: Prompts, step: float, number: Any, reach: float) -> list[tuple[Any, Any, float]]:
     """Return times, shares and mean of the total of each number of steps, for Poisson arrivals."""
-    prompts, step = steps.prompts, steps.step
-    longest = max(float(took.max()), float(own.max()))
+    took = prompts.took(1.0)
+    longest = float(took.max())
     unit, size = (reach + 2 * longest) / _PLACES, longest / _SIZES
     # Times of a prompt lie on places of the lattice of sums.
     unit, size = (size / np.floor(size / unit), size) if unit <= size else (unit, unit)
     most = int(np.ceil(longest / size)) + 2
-    sizes, owns = on_lattice(took, prompts.weight, size, most), on_lattice(own, prompts.weight, size, most)
+    sizes = on_lattice(took, prompts.weight, size, most)
     angle = 2j * np.pi * np.fft.rfftfreq(2 * _PLACES, d=unit)
 
     def of(masses: Any, exponent: Any) -> Any:
@@ -749,7 +846,7 @@ def _branching(
         at = min(count, last)
         total, growth = states[at]
         total = total + (count - at) * growth * step
-        mass = np.maximum(0.0, np.fft.irfft(np.exp(total + growth * beside) * of(owns, growth), 2 * _PLACES))
+        mass = np.maximum(0.0, np.fft.irfft(np.exp(total + growth * step) * of(sizes, growth), 2 * _PLACES))
         times = count * step + np.arange(2 * _PLACES) * unit
         shares = np.cumsum(mass)
         found.append((times, shares / shares[-1], float(np.sum(mass * times) / shares[-1])))
