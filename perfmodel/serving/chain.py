@@ -582,22 +582,46 @@ def dispersion(rate: float, scv: float, window: Any) -> Any:
     window = np.asarray(window, dtype=float)
     if scv == 1.0:
         return np.ones_like(window)
-    knots, table = _dispersions(float(scv))
+    knots, table, _ = _dispersions(float(scv))
     return np.interp(np.log(np.maximum(1e-9, rate * window)), knots, table)
 
 
+def excess(rate: float, scv: float, time: Any) -> Any:
+    """Return the arrivals in a time after an arrival beyond those of any time, for a renewal process with gamma gaps.
+
+    Parameters
+    ----------
+    rate : float
+        Arrivals [1/s].
+    scv : float
+        Squared coefficient of variation of the gaps.
+    time : float or ndarray
+        Time [s].
+
+    Returns
+    -------
+    Number
+        [1]
+    """
+    time = np.asarray(time, dtype=float)
+    if scv == 1.0:
+        return np.zeros_like(time)
+    knots, _, table = _dispersions(float(scv))
+    return np.interp(np.log(np.maximum(1e-9, rate * time)), knots, table)
+
+
 @cache
-def _dispersions(scv: float) -> tuple[Any, Any]:
-    """Return logarithms of mean arrivals in a window, and the dispersion of their number."""
+def _dispersions(scv: float) -> tuple[Any, Any, Any]:
+    """Return logarithms of mean arrivals in a window, the dispersion of their number, and the excess after an arrival."""
     from scipy.special import gammainc
 
     shape = 1 / max(scv, 0.02)
     mean = np.geomspace(1e-5, 20 * max(1.0, scv), 60)
     # Mean arrivals within a time after an arrival, less those of a Poisson process.
     number = np.arange(1, int(2 * mean[-1]) + 20)
-    excess = gammainc(number * shape, shape * mean[:, None]).sum(axis=1) - mean
-    parts = np.diff(mean, prepend=0.0) * (excess + np.concatenate([[0.0], excess[:-1]])) / 2
-    return np.log(mean), 1 + 2 * np.cumsum(parts) / mean
+    more = gammainc(number * shape, shape * mean[:, None]).sum(axis=1) - mean
+    parts = np.diff(mean, prepend=0.0) * (more + np.concatenate([[0.0], more[:-1]])) / 2
+    return np.log(mean), 1 + 2 * np.cumsum(parts) / mean, more
 
 
 def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) -> tuple[Any, float, float]:
@@ -808,7 +832,11 @@ def _door(state: _State) -> _Door:
     def took(company: float) -> Any:
         return times.prefill(prompt, max(2.0, work.company) if times.rides else company, service.cached)
 
-    prompts = Prompts(work.rate, weight, took, spread_of_arrivals)
+    def excess_of_arrivals(time: Any) -> Any:
+        free = excess(work.rate, work.scv, time)
+        return (1 - state.waiting) * free + state.waiting * excess(turnover, life_scv, time)
+
+    prompts = Prompts(work.rate, weight, took, spread_of_arrivals, excess_of_arrivals)
     first = times.first_token(prompt, work.company, service.cached)
     if times.rides:
         slot = times.entry(prompt, work.company, service.cached)

@@ -37,8 +37,9 @@ _MANY = 24.0
 _ROUNDS = 12
 #: Prompts in a step up to which their number is followed, and frequencies at which that is done.
 _TOGETHER, _FREQUENCIES = 14, 192
-#: Share of full steps from which on their limit shapes the law of a life, and steps of which it is followed.
-_OFTEN_FULL, _EACH = 0.02, 64
+#: Share of full steps from which on their limit shapes the law of a life, steps of which it is followed, and steps
+#: until the own arrival is forgotten.
+_OFTEN_FULL, _EACH, _WAKE = 0.02, 64, 12
 
 
 @dataclass(frozen=True)
@@ -351,12 +352,15 @@ class Prompts:
         Time that prompts take from decoding, each kind, by the number of prompts in a step [s].
     dispersion : callable
         Variance over mean of the arrivals in a window, by its length [1].
+    excess : callable
+        Arrivals in a time after an arrival, beyond those at any time, by that time [1].
     """
 
     rate: float
     weight: Any
     took: Any
     dispersion: Any
+    excess: Any
 
     def mean(self, company: float) -> float:
         """Mean time of a prompt in a step of so many [s].
@@ -488,7 +492,10 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
     if most > full:
         load = min(0.99, rate * prompts.mean(1 + rate * (step + full)) * (1 + step / full))
         most = min(most, full) + 2 * longest + 3 * bunch * rate * square * (1 + step / full) / (1 - load)
-    unit = most / _STATES
+    # Places of the lattice reach beyond a step without prefill, too.
+    unit = max(most / _STATES, step / (_PLACES - _STATES))
+    # A limit that takes no time is none.
+    full = max(full, unit)
     if full < most:
         # A full step ends on a place of the lattice.
         unit = full / np.ceil(full / unit)
@@ -521,13 +528,49 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
     return Steps(step, full, unit, law / law.sum(), chain, sums, prompts)
 
 
-def gaps(steps: Steps, own: Any, survival: Any) -> Law:
+def following(steps: Steps, own_work: Any, most: int) -> tuple[Any, Any]:
+    """Return the laws of the work of the steps after the one with the own prefill, and the arrivals that they hold.
+
+    Parameters
+    ----------
+    steps : Steps
+    own_work : ndarray
+        Law of the work as the step begins that holds the own prefill [1].
+    most : int
+        Steps.
+
+    Returns
+    -------
+    tuple of ndarray
+        Probabilities, one row a step [1], and arrivals over those at any time, which differ where arrivals bunch [1].
+    """
+    lengths, prompts = steps.lengths, steps.prompts
+    last = min(_STATES - 1, int(np.ceil(steps.full / steps.unit - 1e-9)))
+    age = float(np.sum(steps.law * lengths**2)) / (2 * steps.mean)
+    state, laws, shares = own_work, np.empty((most, _STATES)), np.ones(most)
+    for index in range(most):
+        following_state = state @ steps.chain
+        if index < _WAKE:
+            span = float(state @ lengths)
+            early, late = prompts.excess(age), prompts.excess(age + span)
+            shares[index] = max(0.0, 1 + float(late - early) / (prompts.rate * span))
+            age += span
+            if shares[index] != 1.0:
+                # Fewer or more arrivals than at any time: less or more of a step like that, for one with none.
+                none = np.concatenate([[state[: last + 1].sum()], state[last + 1 :], np.zeros(last)])
+                following_state = np.maximum(0.0, shares[index] * following_state + (1 - shares[index]) * none)
+                following_state = following_state / following_state.sum()
+        state = laws[index] = following_state
+    return laws, shares
+
+
+def gaps(steps: Steps, own_work: Any, survival: Any) -> Law:
     """Return the law of the time between two tokens, over all tokens of all requests.
 
     Parameters
     ----------
     steps : Steps
-    own : ndarray
+    own_work : ndarray
         Law of the work as the step begins that holds the own prefill [1].
     survival : ndarray
         Gaps of a request that are its 1st, 2nd, ... over all; what is left is far from the prefill [1].
@@ -536,12 +579,8 @@ def gaps(steps: Steps, own: Any, survival: Any) -> Law:
     -------
     Law
     """
-    state = own
-    mass = np.zeros_like(steps.law)
-    for share in survival:
-        state = state @ steps.chain
-        mass += share * state
-    mass += max(0.0, 1 - float(survival.sum())) * steps.law
+    mass = survival @ following(steps, own_work, len(survival))[0]
+    mass = mass + max(0.0, 1 - float(survival.sum())) * steps.law
     lengths = steps.lengths
     return Law(lengths, np.cumsum(mass), float(np.sum(mass * lengths)))
 
@@ -633,36 +672,29 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
     return Law(times, shares, float(np.sum(mass * times) / mass.sum())), work / work.sum()
 
 
-def prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any]:
-    """Return mean and variance of the prefill in so many steps that follow the own prefill [s, s2].
-
-    Parameters
-    ----------
-    steps : Steps
-    number : ndarray
-        Steps, whole numbers of at least 1 [1].
-    own_work : ndarray
-        Law of the work as the step begins that holds the own prefill [1].
-
-    Returns
-    -------
-    tuple of ndarray
-    """
+def _prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any, Any, Any]:
+    """Return mean and variance of the prefill in numbers of steps after the own one, the shares of their arrivals, and
+    how much later the mean is for these [s, s2, 1, s]."""
     chain, lengths = steps.chain, steps.lengths - steps.step
+    most = int(min(_EACH, number.max()))
+    laws, shares = following(steps, own_work, most)
     first, second = np.zeros_like(lengths), np.zeros_like(lengths)
     mean, variance = [0.0], [0.0]
-    for _ in range(int(min(_EACH, number.max()))):
+    for _ in range(most):
         # The total over one step more: that step, and then the total from where it leads.
         second = chain @ (lengths**2 + 2 * lengths * first + second)
         first = chain @ (lengths + first)
         mean.append(float(own_work @ first))
         variance.append(max(0.0, float(own_work @ second) - mean[-1] ** 2))
-    known = np.minimum(number, len(mean) - 1).astype(int)
+    known = np.minimum(number, most).astype(int)
     more = np.maximum(0.0, number - known)
     means, variances = np.array(mean), np.array(variance)
+    later = np.concatenate([[0.0], np.cumsum(laws @ lengths)])[known] - means[known]
     return (
-        means[known] + more * (means[known] - means[known - 1]),
+        means[known] + more * (means[known] - means[known - 1]) + later,
         variances[known] + more * np.maximum(0.0, variances[known] - variances[known - 1]),
+        shares,
+        later,
     )
 
 
@@ -681,7 +713,7 @@ def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
     -------
     list of Law
     """
-    mean, variance = prefill_after(steps, number, own_work)
+    mean, variance, shares, later = _prefill_after(steps, number, own_work)
     if float(steps.law[steps.lengths >= steps.step + steps.full - steps.unit / 2].sum()) > _OFTEN_FULL:
         return [_between_full(steps, *each) for each in zip(number, mean, variance, strict=True)]
     prompts, step, longest = steps.prompts, steps.step, steps.step + steps.full
@@ -690,24 +722,22 @@ def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
     # Arrivals that bunch bring their prefills together, beyond those of one step, which the chain knows.
     bunch, known = (np.maximum(0.05, prompts.dispersion(span)) for span in (number * step + mean, steps.mean))
     wider = np.sqrt(np.maximum(0.05, 1 + (bunch - 1) * alike) / np.maximum(0.05, 1 + (known - 1) * alike))
-    later = (bunch - known) / 2 * (steps.mean / step - 1) / prompts.rate
     arriving = prompts.rate * float(np.sum(steps.law * steps.lengths**2)) / steps.mean
     most = int(np.ceil(arriving + 4 * np.sqrt(arriving * max(1.0, float(known)))) + 3)
     few = (prompts.rate * (number * step + mean) <= _MANY) & (most <= _TOGETHER)
     reach = mean + 8 * np.sqrt(variance)
-    sums = _followed(steps, number[few], own_work, float(reach[few].max()), most) if few.any() else []
+    sums = _followed(steps, number[few], own_work, shares, float(reach[few].max()), most) if few.any() else []
     edge = 1 - (1 - (np.arange(200) + 0.5) / 200) ** 1.5
     found, at = [], iter(sums)
     for index, count in enumerate(number):
         if few[index]:
-            times, shares, average = next(at)
+            times, level, average = next(at)
         else:
             # Steps of decoding differ less than prefills do.
             least = -0.2 * count * step
-            times, shares, average = least + gamma_quantiles(mean[index] - least, variance[index], edge), edge, mean[index]
-        times = np.maximum(0.0, later[index] + average + (times - average) * wider[index])
-        average = max(0.0, average + later[index])
-        found.append(Law(np.minimum(step + times / count, longest), shares, min(longest, step + average / count)))
+            times, level, average = least + gamma_quantiles(mean[index] - least, variance[index], edge), edge, mean[index]
+        times = np.maximum(0.0, average + (times - average) * wider[index])
+        found.append(Law(np.minimum(step + times / count, longest), level, min(longest, step + average / count)))
     return found
 
 
@@ -724,7 +754,7 @@ def _between_full(steps: Steps, count: float, mean: float, variance: float) -> L
 
 
 def _followed(
-    steps: Steps, number: Any, own_work: Any, reach: float, most: int
+    steps: Steps, number: Any, own_work: Any, shares: Any, reach: float, most: int
 ) -> list[tuple[Any, Any, float]]:
     """Return times, shares and mean of the prefill in each number of steps, by the chain of prompts in a step.
 
@@ -734,7 +764,8 @@ def _followed(
     places = _FREQUENCIES
     # A coarser lattice, where the total reaches beyond the places.
     unit = steps.unit * max(1.0, np.ceil(reach / places / steps.unit))
-    work = np.minimum(np.arange(len(steps.law)) * steps.unit, steps.full)
+    # A full step leaves work to the next one, which changes where it lies but not how much there is.
+    work = np.arange(len(steps.law)) * steps.unit
     kept = max(2, int(np.ceil(work[-1] / unit)) + 2)
     into = np.array([on_lattice(np.array([time]), np.ones(1), unit, kept) for time in work])
     brought = steps.sums[: most + 1, : len(work)] @ into
@@ -745,14 +776,18 @@ def _followed(
     turn = np.exp(-2j * np.pi * np.fft.rfftfreq(2 * places)[:, None] * np.arange(kept))
     both = (brought.T[:, :, None] * arriving[:, None, :]).reshape(kept, -1)
     matrix = (turn @ both).reshape(-1, most + 1, most + 1)
-    first = own_work @ into @ arriving
-    state = np.ones((len(turn), most + 1, 1), dtype=complex)
+    alone = turn @ brought.T
+    none = np.zeros(most + 1)
+    none[0] = 1.0
+    state = np.broadcast_to(shares[0] * (own_work @ into @ arriving) + (1 - shares[0]) * none, (len(turn), most + 1))
     wanted = sorted({int(count) for count in number})
     values = [np.ones(len(turn), dtype=complex)]
-    for _ in range(wanted[-1]):
-        state = matrix @ state
-        values.append(state[:, :, 0] @ first)
-        if len(values) > 4:
+    for index in range(1, wanted[-1] + 1):
+        share = shares[index] if index < len(shares) else 1.0
+        leads = (state[:, None, :] @ matrix)[:, 0, :]
+        values.append(leads.sum(axis=1))
+        state = leads if share == 1.0 else share * leads + (1 - share) * np.sum(state * alone, axis=1)[:, None] * none
+        if index > _WAKE:
             ratio = values[-1] / np.where(np.abs(values[-2]) < 1e-12, 1.0, values[-2])
             before = values[-2] / np.where(np.abs(values[-3]) < 1e-12, 1.0, values[-3])
             if float(np.max(np.abs(values[-1]) * np.abs(ratio - before))) * wanted[-1] < 1e-2:
