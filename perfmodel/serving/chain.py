@@ -46,6 +46,9 @@ _GROUPS, _LENGTHS = 48, 24
 _PARTS = (np.arange(8) + 0.5) / 8
 #: Steps after a prefill until it is forgotten.
 _WAKE = 12
+#: Rounds that settle the prompts of a step; rounds in which the law of the number and the time of a life follow from
+#: each other, and how near they are brought.
+_ROUNDS, _SETTLED, _NEAR = 12, 4, 0.02
 #: How near arrivals and departures of a chain are brought, and how far the search for that goes.
 _BALANCE, _FARTHEST = 1e-4, 1e7
 
@@ -184,6 +187,32 @@ class Service:
         if self.times.rides:
             return running
         return max(1.0, min(arriving, max(1.0, self.times.budget / self.prompt), running))
+
+    def shared(self, rate: float, step: float, running: float) -> float:
+        """Return what stands for company in the tables where prompts of an open load share the steps.
+
+        Parameters
+        ----------
+        rate : float
+            Arrivals [1/s].
+        step : float
+            Time of a decode step [s].
+        running : float
+            Requests in the replica [1].
+
+        Returns
+        -------
+        float
+            [1]
+        """
+        if self.times.rides:
+            return running
+        most, cycle = max(1.0, self.times.budget / self.prompt), step
+        for _ in range(_ROUNDS):
+            # From below: the more prompts come in one step, the less each of them takes.
+            company = min(most, 1 + rate * cycle)
+            cycle = step + rate * cycle * self.occupancy(company)
+        return company
 
     def rates(self, running: Any) -> Any:
         """Requests that the replica finishes with a queue before it, by requests that run [1/s].
@@ -416,10 +445,12 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: i
     running = max(1.0, cap * used)
     full = max(float(service.rates(float(cap))[0]), rate / FULL)
     tail = (rate / full) ** (2 * level / (max(1.0, arrival_scv * level) + 1))
-    cycle = life = wake = 0.0
+    life = wake = 0.0
     for _ in range(6):
-        work = _work(service, rate, arrival_scv, service.company(running, 1 + rate * cycle))
-        death = batching.batch_rate(
+        bare = float(service.seen(running))
+        company = service.shared(rate, bare, running)
+        work = _work(service, rate, arrival_scv, company)
+        death = queueing.batch_rate(
             running=places, output=output, step=step, own=work.mean + wake, prefilling=work.share
         )
         together = dispersion(rate, arrival_scv * level, life)
@@ -432,19 +463,26 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: i
         cycle = max(1e-9, bare / (1 - work.share))
         if not times.rides:
             wake = _wake(work, cycle, max(1.0, output - 1))
-    places = np.concatenate([[0.0], places])
-    state = _State(service, work, places, probability, inside, cycle, beyond + float(np.sum(probability[1:] * over)))
-    # Prompts come in one after the other and not all at once, which the chain does not know: a life is longer by that.
-    door = _door(state)
-    longer = (door.ttft.average + (output - 1) * cycle) * rate / max(inside, 1e-300)
-    probability, beyond, excess = _balanced(rate, death / max(1.0, longer), full, max(0.05 / level, spread), tail)
-    places = places[1:]
+    # Prompts come in one after the other and those of a step share it, which the chain does not know: a life takes what
+    # its laws say.
+    stretch = 1.0
+    for _ in range(_SETTLED):
+        waiting = beyond + float(np.sum(probability[1:] * over))
+        state = _State(service, work, np.concatenate([[0.0], places]), probability, inside, cycle, waiting)
+        door = _door(state)
+        cycle = max(1e-9, door.cycle(bare))
+        lasts = door.life(service, bare) * rate / max(inside, 1e-300)
+        if abs(lasts - 1) < _NEAR:
+            break
+        stretch *= lasts
+        probability, beyond, excess = _balanced(rate, death / stretch, full, max(0.05 / level, spread), tail)
+        inside = float(np.sum(places * probability[1:])) + cap * beyond
+        bare = float(np.sum(probability[1:] * places * seen) + beyond * cap * seen[-1]) / max(inside, 1e-300)
     waiting = beyond + float(np.sum(probability[1:] * over))
     queued = excess + beyond * (len(counts) - cap) + float(np.sum(probability[1:] * (counts - places)))
     admission = queued / rate * _admission_factor(cap * level, rate / full, arrival_scv, _scv(lengths.output, lengths))
     held = admission / max(waiting, 1e-300)
-    inside = max(inside, float(np.sum(places * probability[1:])) + cap * beyond)
-    return Queue(rate, used, False, inside, waiting, work.share, Laws(state, door, waiting, held))
+    return Queue(rate, used, False, inside, waiting, 1 - bare / cycle, Laws(state, door, waiting, held))
 
 
 def _places(service: Service) -> tuple[Any, Any, Any]:
@@ -714,11 +752,7 @@ class Laws:
         number = np.maximum(0.0, np.round(service.lengths.output) - 1)
         if service.lengths.mean(number) <= 0:
             return None
-        if isinstance(door.steps, Steps):
-            reached = [float(service.lengths.weight[number >= place].sum()) for place in range(1, _WAKE + 1)]
-            gap = gaps(door.steps, door.filled, np.array(reached) / service.lengths.mean(number))
-        else:
-            gap = door.steps.gaps
+        gap = door.gap(service)
         if door.apart is not None:
             share = float(service.lengths.weight[number >= 1].sum()) / service.lengths.mean(number)
             gap = mixture([1 - share, share], [gap, spread_over(gap, door.apart)])
@@ -790,6 +824,11 @@ class _Riding:
     step: float
     full: float
 
+    @property
+    def mean(self) -> float:
+        """Mean time of a step [s]."""
+        return self.gaps.average
+
     def lives(self, number: Any) -> list[Law]:
         """Return the laws of the mean time between tokens over numbers of steps."""
         return riding_lives(self.prompts, self.step, self.full, number)
@@ -809,6 +848,25 @@ class _Door:
     step: float
     filled: Any
     apart: Any = None
+
+    def cycle(self, step: float) -> float:
+        """Mean time between tokens at any time, with so long a decode step [s]."""
+        return self.steps.mean * (step / self.step if self.step > 0 else 1.0)
+
+    def gap(self, service: Service) -> Law:
+        """Law of the time between two tokens, at the decode step that the laws are told for."""
+        if not isinstance(self.steps, Steps):
+            return self.steps.gaps
+        number = np.maximum(0.0, np.round(service.lengths.output) - 1)
+        reached = [float(service.lengths.weight[number >= place].sum()) for place in range(1, _WAKE + 1)]
+        return gaps(self.steps, self.filled, np.array(reached) / service.lengths.mean(number))
+
+    def life(self, service: Service, step: float) -> float:
+        """Mean time from admission to the last token, with so long a decode step [s]."""
+        number = service.lengths.mean(np.maximum(0.0, np.round(service.lengths.output) - 1))
+        if number == 0:
+            return self.ttft.average
+        return self.ttft.average + number * self.gap(service).average * step / self.step
 
 
 def _door(state: _State) -> _Door:
