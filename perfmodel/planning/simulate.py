@@ -1,6 +1,7 @@
 """Continuous batching token by token, as discrete events: what the closed forms are checked against.
 
-The engine of a replica takes steps.  A step decodes one token of every running sequence; where prefill alternates with
+The engine of a replica takes steps.  A step decodes one token of every running sequence, or with a draft the mean
+tokens of a step, of which the last one brings what is left; where prefill alternates with
 decoding it also takes in waiting prompts up to the token budget, long ones in chunks.  Requests are admitted in order,
 while the engine's cap and the KV cache have room: for their full length, or, where blocks grow, for what they hold; if
 a growing cache overflows, the youngest request loses its blocks and is prefilled again.  A router deals requests to
@@ -29,7 +30,7 @@ from perfmodel.serving.chain import serve
 from perfmodel.serving.lengths import Lengths, empirical
 from perfmodel.serving.objectives import QUEUE_TIMES, phrase, queue_of, summary
 from perfmodel.serving.steady import steady_state
-from perfmodel.serving.step_times import StepTimes, step_times
+from perfmodel.serving.step_times import StepTimes, passes_of, step_times
 from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, read_trace, trace_scv
 from perfmodel.shown import Shown
 from perfmodel.specs.paths import put_all
@@ -61,7 +62,7 @@ class Simulated:
         Time of arrival, time until admission, time to first token, time per output token after it (NaN for requests of
         one token), time until the last token.
     gap_at, gap, gap_count : ndarray
-        When tokens came, the times between two of them, and how many gaps of that length there were then.
+        When steps brought tokens, the times between two of them, and how many gaps of that length there were then.
     running : float
         Requests in all replicas, averaged over time.
     busy : float
@@ -151,9 +152,10 @@ class _Requests:
         self.times, self.cached, self.grows = times, cached, times.grows
         count = len(load)
         self.prompt = np.maximum(1.0, np.round(load.prompt)).tolist()
-        self.output = np.maximum(1.0, np.round(load.output)).astype(int).tolist()
-        whole = np.asarray(self.prompt) + np.asarray(self.output)
-        self.bytes = np.asarray(times.bytes_of(whole)).tolist()
+        output = np.maximum(1.0, np.round(load.output))
+        #: Steps that bring the tokens of a request, that of its prefill counted.
+        self.steps = passes_of(output, times.tokens).astype(int).tolist()
+        self.bytes = np.asarray(times.bytes_of(np.asarray(self.prompt) + output)).tolist()
         self.companies = times.company.tolist()
         self.took = self._by_company(times.prefill)
         self.first = self._by_company(times.first_token)
@@ -163,7 +165,7 @@ class _Requests:
         self.rows = [np.interp(batches, times.batch, row).tolist() for row in times.decode]
         nan = [math.nan] * count
         self.arrived, self.admitted, self.started, self.finished = list(nan), list(nan), list(nan), list(nan)
-        #: Tokens that a request has brought, up to date where it does not decode.
+        #: Steps that have brought tokens of a request, up to date where it does not decode.
         self.brought = [0] * count
         self.gaps: list[tuple[float, float, float]] = []
         self.refused = self.preempted = 0
@@ -184,14 +186,15 @@ class _Requests:
 
     def tokens(self, request: int) -> float:
         """Tokens to prefill: the prompt, and what a preempted request had brought."""
-        return float(self.prompt[request]) + self.brought[request]
+        brought = self.brought[request]
+        return float(self.prompt[request]) + (1 + (brought - 1) * self.times.tokens if brought else 0.0)
 
 
 class _Leg:
     """Steps in a row that decode the same sequences: the j-th of them takes ``first + j * slope``.
 
     ``fresh`` are the times of first tokens of those who decode since, ``through`` the requests whose prefill ends in
-    it, ``taken`` its prefill.
+    it.
     """
 
     __slots__ = ("began", "count", "first", "fresh", "slope", "taken", "through")
@@ -202,12 +205,11 @@ class _Leg:
         first: float,
         fresh: list[float],
         through: list[int],
-        taken: float = 0.0,
         slope: float = 0.0,
         count: int = 1,
     ) -> None:
         self.began, self.first, self.slope, self.count = began, first, slope, count
-        self.fresh, self.through, self.taken = fresh, through, taken
+        self.fresh, self.through = fresh, through
 
     def time(self, steps: int) -> float:
         """Time of the first steps [s]."""
@@ -231,10 +233,12 @@ class _Replica:
         self.left: dict[int, float] = {}
         self.joining: list[tuple[float, int]] = []
         #: Decoding requests in the order of admission: the step at which the cache of each one would have been empty.
+        #: A step grows it by ``times.tokens``.
         self.running: dict[int, float] = {}
         #: Bytes of those admitted who do not decode yet.
         self.entry: dict[int, float] = {}
         self.ending: dict[int, list[int]] = {}
+        self.end_of: dict[int, int] = {}
         self.ends: list[int] = []
         self.inside = self.decoding = self.steps = self.version = 0
         self.full_length = self.context = 0.0
@@ -253,7 +257,8 @@ class _Replica:
 
     def _held(self, steps: int = 0) -> float:
         """Bytes that admitted requests hold after so many more steps."""
-        tokens = self.steps + steps - np.fromiter(self.running.values(), float, len(self.running))
+        grown = self.steps + steps - np.fromiter(self.running.values(), float, len(self.running))
+        tokens = grown * self.times.tokens
         return float(np.sum(self.times.bytes_of(tokens))) + sum(self.entry.values())
 
     def _admit(self, now: float) -> None:
@@ -280,14 +285,14 @@ class _Replica:
         requests = self.all
         while self.full_length > self.times.pool and self.decoding > 1 and self._held(1) > self.times.pool:
             request = next(reversed(self.running))
-            length = self.steps - self.running.pop(request)
-            end = int(self.steps + requests.prompt[request] + requests.output[request] - 1 - length)
+            length = (self.steps - self.running.pop(request)) * self.times.tokens
+            end = self.end_of.pop(request)
             self.ending[end].remove(request)
             self.decoding -= 1
             self.context -= length
             self.inside -= 1
             self.full_length -= requests.bytes[request]
-            requests.brought[request] = requests.output[request] - (end - self.steps)
+            requests.brought[request] = requests.steps[request] - (end - self.steps)
             requests.preempted += 1
             self.last_token[request] = now
             self.queue.appendleft(request)
@@ -351,7 +356,7 @@ class _Replica:
         requests = self.all
         for at in range(len(self.joining) - 1, -1, -1):
             ready, request = self.joining[at]
-            if ready <= now and requests.brought[request] + 1 >= requests.output[request]:
+            if ready <= now and requests.brought[request] + 1 >= requests.steps[request]:
                 del self.joining[at]
                 self._first_token(request, ready)
                 self._leave(request, ready)
@@ -385,15 +390,15 @@ class _Replica:
                 continue
             length = requests.tokens(request)
             self._first_token(request, ready)
-            left = requests.output[request] - requests.brought[request]
+            left = requests.steps[request] - requests.brought[request]
             if left <= 0:
                 self._leave(request, ready)
                 continue
             fresh.append(ready)
             self.decoding += 1
             self.context += length
-            self.running[request] = self.steps - length
-            end = self.steps + left
+            self.running[request] = self.steps - length / self.times.tokens
+            end = self.end_of[request] = self.steps + left
             if end not in self.ending:
                 self.ending[end] = []
                 heappush(self.ends, end)
@@ -417,27 +422,27 @@ class _Replica:
                 taken, through = self._take_in()
         batch = self.decoding
         if batch == 0:
-            self.leg = None if taken == 0.0 else _Leg(now, taken, fresh, through, taken)
+            self.leg = None if taken == 0.0 else _Leg(now, taken, fresh, through)
         else:
             knots, mean = requests.context_knots, self.context / batch
             at = min(max(bisect_right(knots, mean) - 1, 0), len(knots) - 2)
             low, high = requests.rows[at][batch], requests.rows[at + 1][batch]
-            slope = (high - low) / (knots[at + 1] - knots[at])
+            slope = (high - low) / (knots[at + 1] - knots[at]) * times.tokens
             if mean >= knots[-1]:
                 low, slope = high, 0.0
-            first = (low + slope * (mean - knots[at])) * self.slow
+            first = (low + slope * (mean - knots[at]) / times.tokens) * self.slow
             if taken:
-                self.leg = _Leg(now, first + taken, fresh, through, taken)
+                self.leg = _Leg(now, first + taken, fresh, through)
             else:
                 while self.ends[0] not in self.ending or not self.ending[self.ends[0]]:
                     self.ending.pop(heappop(self.ends), None)
                 count = self.ends[0] - self.steps
                 if slope and count > 1:
-                    count = min(count, max(1, int(knots[at + 1] - mean) + 1))
+                    count = min(count, max(1, int((knots[at + 1] - mean) / times.tokens) + 1))
                 if tight:
                     while count > 1 and self._held(count) > times.pool:
                         count //= 2
-                self.leg = _Leg(now, first, fresh, through, 0.0, slope * self.slow, count)
+                self.leg = _Leg(now, first, fresh, through, slope * self.slow, count)
         if self.leg is not None:
             self._schedule()
 
@@ -471,19 +476,16 @@ class _Replica:
             if later:
                 gaps.append((now, span / leg.count, later))
             self.steps += leg.count
-            self.context += self.decoding * leg.count
+            self.context += self.decoding * leg.count * self.times.tokens
             if self.ends and self.ends[0] == self.steps:
                 heappop(self.ends)
             for request in self.ending.pop(self.steps, ()):
                 self.decoding -= 1
-                self.context -= self.steps - self.running.pop(request)
+                self.context -= (self.steps - self.running.pop(request)) * self.times.tokens
+                del self.end_of[request]
                 self._leave(request, now)
-        group = float(max(1, len(leg.through)))
         for request in leg.through:
-            # A pipeline lets the next prompts in before the first tokens of these come out.
-            passed = requests.of("first", request, group) / (group * requests.of("took", request, group))
-            late = leg.taken * (passed - 1)
-            self._join(request, now, late if late > 1e-9 * leg.first else 0.0)
+            self._join(request, now, 0.0)
         self.leg = None
         if self.times.rides and self.queue and now >= self.slot_until:
             self._next_slot(now)
@@ -617,7 +619,7 @@ def simulate(
     world.run((np.asarray(load.arrival, dtype=float) + times.front).tolist())
     arrived, started, finished = (np.array(part) for part in (requests.arrived, requests.started, requests.finished))
     # Clients of a closed loop send in the order of arrival, but a preempted or refused one keeps its place.
-    steps = np.array(requests.output) - 1
+    steps = np.maximum(1.0, np.round(load.output)) - 1
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = np.where(steps > 0, (finished - started) / steps, np.nan)
     span = float(world.now - np.nanmin(arrived))

@@ -33,7 +33,7 @@ from perfmodel.serving.laws import (
     sum_of,
 )
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.step_times import StepTimes
+from perfmodel.serving.step_times import StepTimes, passes_of
 from perfmodel.specs.types import Routing
 
 #: Share of the capacity from which on a load counts as not served.
@@ -98,10 +98,15 @@ class Service:
         steps = lengths.output
         return lengths.mean(steps * (lengths.prompt + lengths.output / 2)) / lengths.mean(steps)
 
-    @property
+    @cached_property
+    def passes(self) -> Any:
+        """Steps that bring the tokens of each kind of request, that of its prefill counted."""
+        return passes_of(np.maximum(1.0, np.round(self.lengths.output)), self.times.tokens)
+
+    @cached_property
     def output(self) -> float:
-        """Mean output tokens."""
-        return self.lengths.mean(self.lengths.output)
+        """Mean steps of a request, that of its prefill counted."""
+        return self.lengths.mean(self.passes)
 
     @property
     def prompt(self) -> float:
@@ -749,7 +754,7 @@ class Laws:
     def itl(self) -> Law | None:
         """Law of each time between two tokens."""
         service, door = self.state.service, self.door
-        number = np.maximum(0.0, np.round(service.lengths.output) - 1)
+        number = service.passes - 1
         if service.lengths.mean(number) <= 0:
             return None
         gap = door.gap(service)
@@ -767,11 +772,12 @@ class Laws:
         """Weights of groups of requests of two tokens or more, their further tokens, laws of TPOT and factors on it."""
         state, door = self.state, self.door
         lengths = state.service.lengths
-        number = np.round(lengths.output) - 1
-        weight, value = _by_rank(lengths.weight[number >= 0.5], number[number >= 0.5])
+        more = np.round(lengths.output) - 1
+        weight, more = _by_rank(lengths.weight[more >= 0.5], more[more >= 0.5])
         if not len(weight):
-            return weight, value, [], np.ones((0, 1))
-        value = np.maximum(1.0, np.round(value))
+            return weight, more, [], np.ones((0, 1))
+        more = np.maximum(1.0, np.round(more))
+        value = passes_of(1 + more, state.service.times.tokens) - 1
         if isinstance(door.steps, Steps):
             found = lives(door.steps, value, door.filled)
         else:
@@ -790,7 +796,9 @@ class Laws:
         spans = np.maximum(1e-9, value * state.cycle / max(state.inside / state.work.rate, 1e-12))
         kept = np.sqrt(np.minimum(1.0, 2 * (spans - 1 + np.exp(-spans)) / spans**2))
         factors = typical / door.step * (1 + kept[:, None] * (drift - 1)[None, :])
-        return weight, value, found, factors
+        # A step brings several tokens where something drafts them.
+        found = [law.times_of(steps / tokens) for law, steps, tokens in zip(found, value, more, strict=True)]
+        return weight, more, found, factors
 
     @cached_property
     def tpot(self) -> Law | None:
@@ -857,13 +865,13 @@ class _Door:
         """Law of the time between two tokens, at the decode step that the laws are told for."""
         if not isinstance(self.steps, Steps):
             return self.steps.gaps
-        number = np.maximum(0.0, np.round(service.lengths.output) - 1)
+        number = service.passes - 1
         reached = [float(service.lengths.weight[number >= place].sum()) for place in range(1, _WAKE + 1)]
         return gaps(self.steps, self.filled, np.array(reached) / service.lengths.mean(number))
 
     def life(self, service: Service, step: float) -> float:
         """Mean time from admission to the last token, with so long a decode step [s]."""
-        number = service.lengths.mean(np.maximum(0.0, np.round(service.lengths.output) - 1))
+        number = service.lengths.mean(service.passes - 1)
         if number == 0:
             return self.ttft.average
         return self.ttft.average + number * self.gap(service).average * step / self.step
@@ -895,8 +903,8 @@ def _door(state: _State) -> _Door:
         return (1 - state.waiting) * free + state.waiting * excess(turnover, life_scv, time)
 
     prompts = Prompts(work.rate, weight, took, spread_of_arrivals, excess_of_arrivals)
-    first = times.first_token(prompt, work.company, service.cached)
     if times.rides:
+        first = times.first_token(prompt, work.company, service.cached)
         slot = times.entry(prompt, work.company, service.cached)
         wait, taken = single_file(prompts, slot)
         # Of those who decode, at least one sees a prompt ride along.

@@ -55,6 +55,8 @@ class StepTimes:
         Requests that the engine runs at once, whatever the memory.
     grows : bool
         Whether a request holds the cache of what it has brought so far, and not that of its full length.
+    tokens : float
+        Tokens that a decode step brings of each sequence, more than 1 with a draft.
     """
 
     batch: Any
@@ -73,6 +75,7 @@ class StepTimes:
     held: Any
     cap: float
     grows: bool = False
+    tokens: float = 1.0
 
     def step(self, batch: Any, context: float) -> Any:
         """Time of a decode step of so many sequences with so many tokens in each one's cache [s].
@@ -184,6 +187,24 @@ def _between(knots: Any, value: float) -> tuple[int, float]:
     return at, float(np.clip((value - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0))
 
 
+def passes_of(output: Any, tokens: float) -> Any:
+    """Return the steps that bring so many tokens, that of the prefill counted, which brings the first one.
+
+    Parameters
+    ----------
+    output : ndarray
+        Tokens, whole numbers of at least 1 [1].
+    tokens : float
+        Tokens that a decode step brings [1].
+
+    Returns
+    -------
+    ndarray
+        Whole numbers [1].
+    """
+    return 1 + np.ceil((output - 1) / tokens - 1e-9)
+
+
 def batch_sizes(cap: float) -> Any:
     """Return the batch sizes for which steps are worked out, from 0 to the cap.
 
@@ -263,10 +284,12 @@ def step_times(
     batch = batch_sizes(max(1.0, np.floor(limit)))
     context = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 12)))
     decode = np.zeros((len(context), len(batch)))
-    decode[:, 1:] = speculation.decode(machine, scenario, batch[None, 1:], context[:, None]).step.time
+    decoding = speculation.decode(machine, scenario, batch[None, 1:], context[:, None])
+    tokens = float(decoding.length)
+    decode[:, 1:] = decoding.step.time * tokens
     front = machine.front_end(scenario.system)
     # A front end that sends token by token is a second server: steps cannot outrun it for long.
-    decode = np.maximum(decode, batch[None, :] * float(front.stream))
+    decode = np.maximum(decode, batch[None, :] * float(front.stream) * tokens)
     prompt = np.unique(np.round(np.geomspace(1.0, max(2.0, longest_prompt), 40)))
     company = _companies(float(batch[-1])) if rides else _GROUPS
     if len(company) == 1:
@@ -296,4 +319,5 @@ def step_times(
         held=bytes_held,
         cap=limit,
         grows=blocks_grow(scenario),
+        tokens=tokens,
     )
