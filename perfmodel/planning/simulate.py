@@ -145,6 +145,10 @@ def drawn(rate: float, scv: float, lengths: Lengths, count: int, seed: int) -> L
     return Load(arrivals(rate, scv, count, generator), prompt, output)
 
 
+#: Multiples of it, less their whole numbers, fill the interval from 0 to 1 evenly.
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
 class _Requests:
     """What all replicas know of the requests: tokens, bytes, times of their prefill by company, and what they met."""
 
@@ -154,7 +158,9 @@ class _Requests:
         self.prompt = np.maximum(1.0, np.round(load.prompt)).tolist()
         output = np.maximum(1.0, np.round(load.output))
         #: Steps that bring the tokens of a request, that of its prefill counted.
-        self.steps = passes_of(output, times.tokens).astype(int).tolist()
+        passes = passes_of(output, times.tokens)
+        # Whole numbers with the same mean: parts of a step fall to one request or the next, spread evenly.
+        self.steps = np.floor(passes + np.arange(count) * _GOLDEN % 1.0 + 1e-9).astype(int).tolist()
         self.bytes = np.asarray(times.bytes_of(np.asarray(self.prompt) + output)).tolist()
         self.companies = times.company.tolist()
         self.took = self._by_company(times.prefill)

@@ -777,7 +777,7 @@ class Laws:
         if not len(weight):
             return weight, more, [], np.ones((0, 1))
         more = np.maximum(1.0, np.round(more))
-        value = passes_of(1 + more, state.service.times.tokens) - 1
+        value = np.maximum(1.0, np.round(passes_of(1 + more, state.service.times.tokens) - 1))
         if isinstance(door.steps, Steps):
             found = lives(door.steps, value, door.filled)
         else:

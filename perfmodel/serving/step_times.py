@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.equations import speculative
 from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
@@ -188,7 +189,7 @@ def _between(knots: Any, value: float) -> tuple[int, float]:
 
 
 def passes_of(output: Any, tokens: float) -> Any:
-    """Return the steps that bring so many tokens, that of the prefill counted, which brings the first one.
+    """Return the mean number of steps that bring so many tokens, that of the prefill counted, which brings the first.
 
     Parameters
     ----------
@@ -200,9 +201,11 @@ def passes_of(output: Any, tokens: float) -> Any:
     Returns
     -------
     ndarray
-        Whole numbers [1].
+        Steps [1].
     """
-    return 1 + np.ceil((output - 1) / tokens - 1e-9)
+    more = output - 1
+    brought = speculative.tokens_to_end(length=tokens, output=output)
+    return 1 + np.where(more > 0, np.maximum(1.0, more / brought), 0.0)
 
 
 def batch_sizes(cap: float) -> Any:

@@ -105,14 +105,22 @@ def test_the_roofline_of_speculation_does_not_know_the_bandwidth():
     assert ratios[0] == pytest.approx(ratios[1], rel=1e-12)
 
 
-@pytest.mark.parametrize("length", [1.0, 1.7, 3.4])
-def test_steps_of_an_output_are_those_of_a_walk(length):
-    """Steps of so many tokens until an output is out, counted, over outputs around one."""
-    outputs = np.arange(150, 251)
-    steps = np.ceil((outputs - 1) / length)
-    brought = speculative.tokens_to_end(length=length, output=200.0)
-    assert np.mean(outputs - 1) / brought == pytest.approx(np.mean(steps), rel=1e-3)
-    assert speculative.tokens_to_end(length=1.0, output=200.0) == 1.0
+@pytest.mark.parametrize("length", [1.0, 2.0, 5.0])
+def test_steps_of_an_output_are_those_counted(length):
+    """Steps of so many tokens until an output is out, counted, over outputs that leave all there is to the last one."""
+    outputs = np.arange(201, 201 + 5 * int(length))
+    brought = speculative.tokens_to_end(length=length, output=outputs.astype(float))
+    assert np.mean((outputs - 1) / brought) == pytest.approx(np.mean(np.ceil((outputs - 1) / length)), rel=1e-12)
+
+
+def test_steps_of_an_output_are_near_those_of_a_walk():
+    """Steps whose tokens vary need some more than their mean says; counting the last one is the nearer."""
+    accepted = np.random.default_rng(3).random((4000, 80, 3)) < 0.6
+    tokens = 1 + np.cumprod(accepted, axis=2).sum(axis=2)
+    steps = 1 + np.argmax(np.cumsum(tokens, axis=1) >= 40, axis=1)
+    length = float(speculative.accepted_length(acceptance=0.6, drafted=3.0))
+    told = 40 / speculative.tokens_to_end(length=length, output=41.0)
+    assert 40 / length < told < steps.mean() < told * 1.012
 
 
 # --- predictions -------------------------------------------------------------------------------------------------
