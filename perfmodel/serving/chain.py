@@ -33,7 +33,7 @@ from perfmodel.serving.laws import (
     sum_of,
 )
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.step_times import StepTimes, passes_of
+from perfmodel.serving.step_times import StepTimes, between, passes_of
 from perfmodel.specs.types import Routing
 
 #: Share of the capacity from which on a load counts as not served.
@@ -157,7 +157,13 @@ class Service:
         float
             Time [s].
         """
-        return self.lengths.mean(self.times.prefill(self.lengths.prompt, company, self.cached))
+        return float(np.interp(company, self.times.company, self._occupancies))
+
+    @cached_property
+    def _occupancies(self) -> Any:
+        """Mean time that a prompt takes from decoding, at each company of the tables [s]."""
+        prompt, times = self.lengths.prompt, self.times
+        return np.array([self.lengths.mean(times.prefill(prompt, one, self.cached)) for one in times.company.tolist()])
 
     def entry(self, company: float) -> float:
         """Mean time until the next prompt can start [s].
@@ -451,7 +457,7 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: i
     full = max(float(service.rates(float(cap))[0]), rate / FULL)
     tail = (rate / full) ** (2 * level / (max(1.0, arrival_scv * level) + 1))
     life = wake = 0.0
-    for _ in range(6):
+    for _ in range(3):
         bare = float(service.seen(running))
         company = service.shared(rate, bare, running)
         work = _work(service, rate, arrival_scv, company)
@@ -895,8 +901,14 @@ def _door(state: _State) -> _Door:
         free = dispersion(work.rate, work.scv, window)
         return (1 - state.waiting) * free + state.waiting * dispersion(turnover, life_scv, window)
 
+    knots = times.company
+    tables = np.array([times.prefill(prompt, one, service.cached) for one in knots.tolist()]) if not times.rides else None
+
     def took(company: float) -> Any:
-        return times.prefill(prompt, max(2.0, work.company) if times.rides else company, service.cached)
+        if tables is None:
+            return times.prefill(prompt, max(2.0, work.company), service.cached)
+        at, part = between(knots, company)
+        return tables[at] * (1 - part) + tables[at + 1] * part
 
     def excess_of_arrivals(time: Any) -> Any:
         free = excess(work.rate, work.scv, time)

@@ -170,7 +170,8 @@ class Law:
 
 
 #: Probabilities at which a law is told where others are made of it, finer towards the tail.
-_LEVELS = np.concatenate([[0.0], 1 - (1 - (np.arange(40) + 0.5) / 40) ** 2.5, [1.0]])
+_LEVELS = 1 - (1 - (np.arange(80) + 0.5) / 80) ** 2.5
+_AROUND = np.diff(1 - (1 - np.arange(81) / 80) ** 2.5)
 
 
 def mixture(weights: Sequence[float], laws: Sequence[Law], factors: Any = ((1.0,),)) -> Law:
@@ -189,17 +190,16 @@ def mixture(weights: Sequence[float], laws: Sequence[Law], factors: Any = ((1.0,
     Law
     """
     stretch = np.broadcast_to(np.asarray(factors, dtype=float), (len(laws), len(factors[0])))
+    share = np.asarray(weights, dtype=float)
+    average = float(np.sum(share * [law.average for law in laws] * stretch.mean(axis=1)))
+    # Each law is told at its levels, which stand for the probability around them.
     told = np.array([np.interp(_LEVELS, law.shares, law.times) for law in laws])
-    times = np.sort((told[:, :, None] * stretch[:, None, :]).ravel())
-    if len(times) > 2 * _PLACES:
-        times = times[np.linspace(0, len(times) - 1, 2 * _PLACES).round().astype(int)]
-    shares = np.zeros_like(times)
-    average = 0.0
-    for weight, law, mine in zip(weights, laws, stretch, strict=True):
-        average += weight * law.average * float(mine.mean())
-        for factor in mine:
-            shares += weight / len(mine) * np.interp(times / factor, law.times, law.shares, left=0.0, right=1.0)
-    return Law(times, shares, average)
+    times = (told[:, :, None] * stretch[:, None, :]).ravel()
+    mass = share[:, None, None] * _AROUND[None, :, None] / stretch.shape[1]
+    order = np.argsort(times)
+    shares = np.cumsum(np.broadcast_to(mass, (*told.shape, stretch.shape[1])).ravel()[order])
+    kept = np.linspace(0, len(times) - 1, min(len(times), 2 * _PLACES)).round().astype(int)
+    return Law(times[order][kept], shares[kept] / shares[-1], average)
 
 
 def discrete(times: Any, weight: Any) -> Law:
@@ -546,21 +546,19 @@ def following(steps: Steps, own_work: Any, most: int) -> tuple[Any, Any]:
     """
     lengths, prompts = steps.lengths, steps.prompts
     last = min(_STATES - 1, int(np.ceil(steps.full / steps.unit - 1e-9)))
-    age = float(np.sum(steps.law * lengths**2)) / (2 * steps.mean)
+    half, own = float(np.sum(steps.law * lengths**2)) / (2 * steps.mean), float(own_work @ lengths)
+    ages = half + np.concatenate([[0.0], own + steps.mean * np.arange(_WAKE)])
+    known = np.maximum(0.0, 1 + np.diff(prompts.excess(ages)) / (prompts.rate * np.diff(ages)))
     state, laws, shares = own_work, np.empty((most, _STATES)), np.ones(most)
     for index in range(most):
-        following_state = state @ steps.chain
-        if index < _WAKE:
-            span = float(state @ lengths)
-            early, late = prompts.excess(age), prompts.excess(age + span)
-            shares[index] = max(0.0, 1 + float(late - early) / (prompts.rate * span))
-            age += span
-            if shares[index] != 1.0:
-                # Fewer or more arrivals than at any time: less or more of a step like that, for one with none.
-                none = np.concatenate([[state[: last + 1].sum()], state[last + 1 :], np.zeros(last)])
-                following_state = np.maximum(0.0, shares[index] * following_state + (1 - shares[index]) * none)
-                following_state = following_state / following_state.sum()
-        state = laws[index] = following_state
+        after = state @ steps.chain
+        if index < _WAKE and known[index] != 1.0:
+            share = shares[index] = float(known[index])
+            # Fewer or more arrivals than at any time: less or more of a step like that, for one with none.
+            none = np.concatenate([[state[: last + 1].sum()], state[last + 1 :], np.zeros(last)])
+            after = np.maximum(0.0, share * after + (1 - share) * none)
+            after = after / after.sum()
+        state = laws[index] = after
     return laws, shares
 
 
@@ -672,29 +670,34 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
     return Law(times, shares, float(np.sum(mass * times) / mass.sum())), work / work.sum()
 
 
-def _prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any, Any, Any]:
-    """Return mean and variance of the prefill in numbers of steps after the own one, the shares of their arrivals, and
-    how much later the mean is for these [s, s2, 1, s]."""
+def _prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any, Any]:
+    """Return mean and variance of the prefill in numbers of steps after the own one, and their arrivals [s, s2, 1]."""
     chain, lengths = steps.chain, steps.lengths - steps.step
     most = int(min(_EACH, number.max()))
-    laws, shares = following(steps, own_work, most)
-    first, second = np.zeros_like(lengths), np.zeros_like(lengths)
+    moments = np.zeros((len(lengths), 2))
     mean, variance = [0.0], [0.0]
-    for _ in range(most):
+    for index in range(1, most + 1):
         # The total over one step more: that step, and then the total from where it leads.
-        second = chain @ (lengths**2 + 2 * lengths * first + second)
-        first = chain @ (lengths + first)
-        mean.append(float(own_work @ first))
-        variance.append(max(0.0, float(own_work @ second) - mean[-1] ** 2))
+        first, second = moments.T
+        moments = chain @ np.stack([lengths + first, lengths**2 + 2 * lengths * first + second], axis=1)
+        mean.append(float(own_work @ moments[:, 0]))
+        variance.append(max(0.0, float(own_work @ moments[:, 1]) - mean[-1] ** 2))
+        if index > _WAKE and abs(mean[-1] - 2 * mean[-2] + mean[-3]) <= 1e-4 * (mean[-1] - mean[-2]):
+            break
+    most = len(mean) - 1
+    laws, shares = following(steps, own_work, min(most, _WAKE))
+    if np.any(shares != 1.0):
+        laws, shares = following(steps, own_work, most)
+        shift = np.concatenate([[0.0], np.cumsum(laws @ lengths)]) - np.array(mean)
+    else:
+        shift = np.zeros(most + 1)
     known = np.minimum(number, most).astype(int)
     more = np.maximum(0.0, number - known)
     means, variances = np.array(mean), np.array(variance)
-    later = np.concatenate([[0.0], np.cumsum(laws @ lengths)])[known] - means[known]
     return (
-        means[known] + more * (means[known] - means[known - 1]) + later,
+        means[known] + more * (means[known] - means[known - 1]) + shift[known],
         variances[known] + more * np.maximum(0.0, variances[known] - variances[known - 1]),
         shares,
-        later,
     )
 
 
@@ -713,7 +716,7 @@ def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
     -------
     list of Law
     """
-    mean, variance, shares, later = _prefill_after(steps, number, own_work)
+    mean, variance, shares = _prefill_after(steps, number, own_work)
     if float(steps.law[steps.lengths >= steps.step + steps.full - steps.unit / 2].sum()) > _OFTEN_FULL:
         return [_between_full(steps, *each) for each in zip(number, mean, variance, strict=True)]
     prompts, step, longest = steps.prompts, steps.step, steps.step + steps.full
@@ -767,7 +770,7 @@ def _followed(
     # A full step leaves work to the next one, which changes where it lies but not how much there is.
     work = np.arange(len(steps.law)) * steps.unit
     kept = max(2, int(np.ceil(work[-1] / unit)) + 2)
-    into = np.array([on_lattice(np.array([time]), np.ones(1), unit, kept) for time in work])
+    into = np.maximum(0.0, 1 - np.abs(work[:, None] / unit - np.arange(kept)))
     brought = steps.sums[: most + 1, : len(work)] @ into
     brought[:, -1] += 1 - brought.sum(axis=1)
     lengths = steps.step + np.arange(kept) * unit

@@ -93,7 +93,7 @@ class StepTimes:
         Number
             Time [s].
         """
-        at = _between(self.context, context)
+        at = between(self.context, context)
         column = self.decode[at[0]] * (1 - at[1]) + self.decode[at[0] + 1] * at[1]
         return np.interp(batch, self.batch, column)
 
@@ -155,7 +155,7 @@ class StepTimes:
         return self._prompt(self.slot, prompt, company, cached)
 
     def _prompt(self, table: Any, prompt: Any, company: float, cached: float) -> Any:
-        at = _between(self.company, company)
+        at = between(self.company, company)
         row = table[at[0]] * (1 - at[1]) + table[at[0] + 1] * at[1]
         whole = np.interp(prompt, self.prompt, row)
         if cached == 0.0:
@@ -180,12 +180,23 @@ class StepTimes:
         return np.interp(tokens, self.length, self.held)
 
 
-def _between(knots: Any, value: float) -> tuple[int, float]:
-    """Return the interval of a value and the share of its upper end, clamped."""
+def between(knots: Any, value: float) -> tuple[int, float]:
+    """Return the interval of a value and the share of its upper end, clamped.
+
+    Parameters
+    ----------
+    knots : ndarray
+        Rising values, two at least.
+    value : float
+
+    Returns
+    -------
+    tuple of int and float
+    """
     if len(knots) == 1:
         raise ValueError("two knots at least")
-    at = int(np.clip(np.searchsorted(knots, value) - 1, 0, len(knots) - 2))
-    return at, float(np.clip((value - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0))
+    at = min(max(int(np.searchsorted(knots, value)) - 1, 0), len(knots) - 2)
+    return at, min(max(float((value - knots[at]) / (knots[at + 1] - knots[at])), 0.0), 1.0)
 
 
 def passes_of(output: Any, tokens: float) -> Any:
