@@ -24,7 +24,7 @@ from perfmodel.equations import batching, queueing
 #: Shares of requests of which times are given.
 QUANTILES = (0.5, 0.9, 0.99)
 #: States of the chain of prefill work, and places of the lattice on which sums are folded.
-_STATES, _PLACES = 160, 512
+_STATES, _PLACES = 108, 360
 #: Groups of states by which an arrival finds a step.
 _FOUND = 16
 #: Ages of that step, for prompts that are ahead in a full one.
@@ -500,7 +500,7 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
         # A full step ends on a place of the lattice.
         unit = full / np.ceil(full / unit)
     arriving = rate * (step + min(full, most))
-    number = int(min(96, arriving + 6 * np.sqrt(arriving * bunch) + 6))
+    number = int(min(96, arriving + 5 * np.sqrt(arriving * bunch) + 5))
     sums = np.zeros((number + 1, _PLACES))
     sums[0, 0] = 1.0
     known = np.unique(np.round(np.geomspace(1.0, number, 12)))
