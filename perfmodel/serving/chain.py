@@ -33,7 +33,7 @@ from perfmodel.serving.laws import (
     sum_of,
 )
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.step_times import StepTimes, between, passes_of
+from perfmodel.serving.step_times import StepTimes, passes_of
 from perfmodel.specs.types import Routing
 
 #: Share of the capacity from which on a load counts as not served.
@@ -49,6 +49,8 @@ _WAKE = 12
 #: Rounds that settle the prompts of a step; rounds in which the law of the number and the time of a life follow from
 #: each other, and how near they are brought.
 _ROUNDS, _SETTLED, _NEAR = 12, 4, 0.02
+#: Difference of a decode step, or share who wait, up to which laws of times are those of the round before.
+_ALIKE = 0.01
 #: How near arrivals and departures of a chain are brought, and how far the search for that goes.
 _BALANCE, _FARTHEST = 1e-4, 1e7
 
@@ -476,11 +478,12 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: i
             wake = _wake(work, cycle, max(1.0, output - 1))
     # Prompts come in one after the other and those of a step share it, which the chain does not know: a life takes what
     # its laws say.
-    stretch = 1.0
+    stretch, door = 1.0, None
     for _ in range(_SETTLED):
         waiting = beyond + float(np.sum(probability[1:] * over))
         state = _State(service, work, np.concatenate([[0.0], places]), probability, inside, cycle, waiting)
-        door = _door(state)
+        if door is None or abs(state.decode()[1] / max(door.step, 1e-300) - 1) > _ALIKE or state.waiting > _ALIKE:
+            door = _door(state)
         cycle = max(1e-9, door.cycle(bare))
         lasts = door.life(service, bare) * rate / max(inside, 1e-300)
         if abs(lasts - 1) < _NEAR:
@@ -717,6 +720,13 @@ class _State:
         middle = (np.arange(_BATCHES) + 0.5) / _BATCHES
         return np.minimum(self.service.cap, self.running[np.searchsorted(level, middle) - 1])
 
+    def decode(self) -> tuple[Any, float]:
+        """Return decode steps at these batches, and their mean where anything decodes [s]."""
+        service, batches = self.service, self.batches()
+        decode = service.times.step(np.maximum(1.0, batches) * (1 - 1 / service.output), service.context)
+        # The batch drifts about its mean; a slower step stretches all that happens in it.
+        return decode, float(decode[batches > 0].mean() if (batches > 0).any() else decode.mean())
+
 
 @dataclass(frozen=True)
 class Laws:
@@ -889,10 +899,7 @@ def _door(state: _State) -> _Door:
     lengths = service.lengths
     weight, order = _grouped(lengths.weight, work.took)
     prompt = _means(lengths.prompt, lengths.weight, order)
-    batches = state.batches()
-    decode = times.step(np.maximum(1.0, batches) * (1 - 1 / service.output), service.context)
-    # The batch drifts about its mean; a slower step stretches all that happens in it.
-    step = float(decode[batches > 0].mean() if (batches > 0).any() else decode.mean())
+    decode, step = state.decode()
     turnover = work.rate / max(1.0, state.inside)
     life_scv = _scv(lengths.output, lengths)
 
@@ -901,28 +908,20 @@ def _door(state: _State) -> _Door:
         free = dispersion(work.rate, work.scv, window)
         return (1 - state.waiting) * free + state.waiting * dispersion(turnover, life_scv, window)
 
-    knots = times.company
-    tables = np.array([times.prefill(prompt, one, service.cached) for one in knots.tolist()]) if not times.rides else None
-
-    def took(company: float) -> Any:
-        if tables is None:
-            return times.prefill(prompt, max(2.0, work.company), service.cached)
-        at, part = between(knots, company)
-        return tables[at] * (1 - part) + tables[at + 1] * part
-
     def excess_of_arrivals(time: Any) -> Any:
         free = excess(work.rate, work.scv, time)
         return (1 - state.waiting) * free + state.waiting * excess(turnover, life_scv, time)
 
-    prompts = Prompts(work.rate, weight, took, spread_of_arrivals, excess_of_arrivals)
+    # Of those who decode, at least one sees a prompt ride along.
+    beside = max(2.0, work.company)
+    company = [1.0, 2.0] if times.rides else times.company.tolist()
+    took = np.array([times.prefill(prompt, beside if times.rides else one, service.cached) for one in company])
+    prompts = Prompts(work.rate, weight, company, took, spread_of_arrivals, excess_of_arrivals)
     if times.rides:
         first = times.first_token(prompt, work.company, service.cached)
         slot = times.entry(prompt, work.company, service.cached)
         wait, taken = single_file(prompts, slot)
-        # Of those who decode, at least one sees a prompt ride along.
-        beside = max(2.0, work.company)
-        own = times.prefill(prompt, beside, service.cached)
-        slowed = np.minimum(0.9, own / np.maximum(times.entry(prompt, beside, service.cached), 1e-12))
+        slowed = np.minimum(0.9, took[0] / np.maximum(times.entry(prompt, beside, service.cached), 1e-12))
         full = step * float(np.max(1 / (1 - slowed)) - 1)
         calm = np.array([1 - taken, *(work.rate * weight * slot * (1 - slowed))])
         riding = _Riding(
@@ -934,7 +933,7 @@ def _door(state: _State) -> _Door:
         )
         return _Door(riding, sum_of(wait, first, weight), step, np.ones(1), _PARTS * step)
     tokens = np.maximum(1.0, prompt * (1 - service.cached))
-    steps = steps_of(prompts, step, _full_step(times.budget, weight, tokens, took))
+    steps = steps_of(prompts, step, _full_step(times.budget, tokens, prompts))
     ttft, filled = first_tokens(steps)
     idle = float(state.probability[0]) * (not state.in_step)
     if idle > 1e-6:
@@ -943,12 +942,12 @@ def _door(state: _State) -> _Door:
     return _Door(steps, spread_over(ttft, 1.5 * (decode - step)), step, filled)
 
 
-def _full_step(budget: float, weight: Any, tokens: Any, took: Any) -> float:
+def _full_step(budget: float, tokens: Any, prompts: Prompts) -> float:
     """Return the time of a budget of prompt tokens; long prompts fill steps more often than their share [s]."""
-    share = weight * tokens * np.minimum(1.0, tokens / budget)
+    share = prompts.weight * tokens * np.minimum(1.0, tokens / budget)
     share = share / float(np.sum(share))
     together = max(1.0, budget / float(np.sum(share * tokens)))
-    return budget * float(np.sum(share * took(together) / tokens))
+    return budget * float(np.sum(share * prompts.took(together) / tokens))
 
 
 def _grouped(weight: Any, value: Any) -> tuple[Any, Any]:

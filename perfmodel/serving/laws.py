@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import batching, queueing
+from perfmodel.equations import queueing
+from perfmodel.serving.step_times import between
 
 #: Shares of requests of which times are given.
 QUANTILES = (0.5, 0.9, 0.99)
@@ -303,8 +304,8 @@ def counts(mean: Any, dispersion: Any, most: int) -> Any:
     found = np.empty((len(mean), most + 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         found[:, 0] = np.exp(np.where(np.abs(spread - 1) < 1e-6, -mean, -mean * np.log(spread) / (spread - 1)))
-    for number in range(1, most + 1):
-        found[:, number] = found[:, number - 1] * np.maximum(0.0, slope + (mean / spread - slope) / number)
+    each = slope[:, None] + (mean / spread - slope)[:, None] / np.arange(1.0, most + 1)
+    found[:, 1:] = found[:, :1] * np.cumprod(np.maximum(0.0, each), axis=1)
     return found / found.sum(axis=1, keepdims=True)
 
 
@@ -348,8 +349,10 @@ class Prompts:
         Arrivals [1/s].
     weight : ndarray
         Shares of kinds of prompts [1].
-    took : callable
-        Time that prompts take from decoding, each kind, by the number of prompts in a step [s].
+    company : sequence of float
+        Numbers of prompts in a step for which times are told, rising, two at least [1].
+    times : ndarray
+        Time that a prompt takes from decoding, by company and kind [s].
     dispersion : callable
         Variance over mean of the arrivals in a window, by its length [1].
     excess : callable
@@ -358,9 +361,30 @@ class Prompts:
 
     rate: float
     weight: Any
-    took: Any
+    company: Sequence[float]
+    times: Any
     dispersion: Any
     excess: Any
+
+    @cached_property
+    def _means(self) -> tuple[Any, Any]:
+        return self.times @ self.weight, self.times**2 @ self.weight
+
+    def took(self, company: float) -> Any:
+        """Time of a prompt of each kind in a step of so many [s].
+
+        Parameters
+        ----------
+        company : float
+            Prompts [1].
+
+        Returns
+        -------
+        ndarray
+            Times [s].
+        """
+        at, part = between(self.company, company)
+        return self.times[at] * (1 - part) + self.times[at + 1] * part
 
     def mean(self, company: float) -> float:
         """Mean time of a prompt in a step of so many [s].
@@ -375,7 +399,7 @@ class Prompts:
         float
             Time [s].
         """
-        return float(np.sum(self.weight * self.took(company)))
+        return float(np.interp(company, self.company, self._means[0]))
 
     def square(self, company: float) -> float:
         """Mean square of it [s2].
@@ -390,7 +414,7 @@ class Prompts:
         float
             Mean square [s2].
         """
-        return float(np.sum(self.weight * self.took(company) ** 2))
+        return float(np.interp(company, self.company, self._means[1]))
 
 
 @dataclass(frozen=True)
@@ -504,10 +528,9 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
     sums = np.zeros((number + 1, _PLACES))
     sums[0, 0] = 1.0
     known = np.unique(np.round(np.geomspace(1.0, number, 12)))
-    for first, last in zip(known, [*known[1:], number + 1], strict=True):
-        one = _transform(on_lattice(prompts.took(float(first)), prompts.weight, unit, _PLACES))
-        powers = np.arange(int(first), int(last))
-        sums[powers] = _folded(one[None, :] ** powers[:, None], _PLACES)
+    each = np.array([on_lattice(prompts.took(one), prompts.weight, unit, _PLACES) for one in known.tolist()])
+    powers = np.arange(1, number + 1)
+    sums[1:] = _folded(_transform(each)[np.searchsorted(known, powers, side="right") - 1] ** powers[:, None], _PLACES)
     sums[:, -1] += 1 - sums.sum(axis=1)
     found = Steps(step, full, unit, np.zeros(_STATES), np.zeros((1, 1)), sums, prompts)
     lengths = found.lengths

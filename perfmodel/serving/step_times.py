@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,7 +196,7 @@ def between(knots: Any, value: float) -> tuple[int, float]:
     """
     if len(knots) == 1:
         raise ValueError("two knots at least")
-    at = min(max(int(np.searchsorted(knots, value)) - 1, 0), len(knots) - 2)
+    at = min(max(bisect_left(knots, value) - 1, 0), len(knots) - 2)
     return at, min(max(float((value - knots[at]) / (knots[at + 1] - knots[at])), 0.0), 1.0)
 
 
