@@ -641,6 +641,13 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
     lengths = steps.lengths
     found = steps.law * lengths
     found = found / found.sum()
+    # Of arrivals that keep apart, or bunch, the step that one finds holds fewer prompts, or more.
+    half = float(found @ lengths) / 2
+    earlier = np.diff(steps.prompts.excess(np.array([half, half + steps.mean])))
+    share = max(0.0, 1 + float(earlier[0]) / (steps.prompts.rate * steps.mean))
+    found = np.maximum(0.0, share * found)
+    found[0] = max(0.0, found[0] + 1 - share)
+    found = found / found.sum()
     last = min(len(found) - 1, int(np.ceil(full / unit - 1e-9)))
     # Groups thin out towards the long steps, in which percentiles are read.
     level = np.minimum(_FOUND - 1, (_FOUND * (1 - np.maximum(0.0, 1 - np.cumsum(found)) ** 0.4)).astype(int))
@@ -660,7 +667,7 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
             rest = found * mine / total
             left[: len(found) - last] = rest[last:]
         before.append(left)
-    chances, windows, ahead_of = np.array(chance), np.array(window), _transform(np.array(before))
+    chances, windows, ahead_of = np.array(chance), np.maximum(np.array(window), 1e-6 * unit), _transform(np.array(before))
     beside = _folded(ahead_of * _transform(steps.joined(windows)), _PLACES)
     work = (chances @ beside)[:_STATES]
     # Of full steps, which hold work for later ones too, each is as likely as the next.
