@@ -36,6 +36,8 @@ _SIZES = 28
 _MANY = 24.0
 #: Rounds that settle the time of a mean step.
 _ROUNDS = 12
+#: Arrivals over which their spread is that of the long run.
+_LONG = 1e3
 #: Prompts in a step up to which their number is followed, and frequencies at which that is done.
 _TOGETHER, _FREQUENCIES = 14, 192
 #: Share of full steps from which on their limit shapes the law of a life, steps of which it is followed, and steps
@@ -944,7 +946,7 @@ def single_file(prompts: Prompts, slot: Any) -> tuple[Law, float]:
     residual = np.maximum(0.0, residual) / max(1e-300, float(np.maximum(0.0, residual).sum()))
     transform = (1 - used) / (1 - used * np.fft.rfft(residual, 4 * _PLACES))
     law = np.maximum(0.0, np.fft.irfft(transform, 4 * _PLACES))
-    scv = float(prompts.dispersion(np.array([wait / used + mean]))[0])
+    scv = float(prompts.dispersion(np.array([_LONG / prompts.rate]))[0])
     spread = max(0.05, square / mean**2 - 1)
     factor = (scv + spread) / (1 + spread)
     factor *= float(queueing.arrival_correction(utilisation=used, arrival_scv=scv, service_scv=spread))
