@@ -342,7 +342,11 @@ def speculative_roofline_rate(
     return sequences * length / (drafted * draft + target)
 
 
-@equation(symbol=r"\bar{L}_o", unit="1", source="steps of L tokens: the last one brings what is left, half a step's further tokens fewer")
+@equation(
+    symbol=r"\bar{L}_o",
+    unit="1",
+    source="steps of L tokens: the last one brings what is left, half a step's further tokens fewer",
+)
 def tokens_to_end(*, length: Number, output: Number) -> Any:
     r"""Tokens that a step brings on average over an output whose last step may bring more than is wanted.
 

@@ -26,9 +26,9 @@ from perfmodel.errors import UserError
 from perfmodel.planning.load import about_lengths, assumptions, open_numbers, without_traffic
 from perfmodel.prediction import question_of
 from perfmodel.prediction import run as predict
-from perfmodel.serving.chain import serve
 from perfmodel.serving.lengths import Lengths, empirical
 from perfmodel.serving.objectives import QUEUE_TIMES, phrase, queue_of, summary
+from perfmodel.serving.service import serve
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import StepTimes, passes_of, step_times
 from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, read_trace, trace_scv

@@ -16,10 +16,10 @@ import numpy as np
 
 from perfmodel.planning.simulate import ENOUGH, ENOUGH_CLOSED, drawn, is_enough, measured, over_seeds, simulate
 from perfmodel.question import Options, resolve
-from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.disaggregation import decode_service, prefill_service
 from perfmodel.serving.lengths import Lengths, lognormal
 from perfmodel.serving.objectives import queue_of, statistic
+from perfmodel.serving.service import Service, serve
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table
