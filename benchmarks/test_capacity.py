@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from perfmodel.planning.simulate import drawn, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import drawn
 from perfmodel.planning.size import size
 from perfmodel.question import Options, resolve
 from perfmodel.serving.chain import load_queue

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.planning.simulate import ENOUGH, ENOUGH_CLOSED, drawn, is_enough, measured, over_seeds, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import drawn
+from perfmodel.planning.simulate import ENOUGH, ENOUGH_CLOSED, is_enough, measured, over_seeds
 from perfmodel.question import Options, resolve
 from perfmodel.serving.disaggregation import decode_service, prefill_service
 from perfmodel.serving.lengths import Lengths, lognormal
