@@ -23,7 +23,7 @@ _TOGETHER, _FREQUENCIES = 14, 192
 _OFTEN_FULL, _EACH = 0.02, 64
 
 
-def prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any, Any]:
+def _prefill_after(steps: Steps, number: Any, own_work: Any) -> tuple[Any, Any, Any]:
     """Return mean and variance of the prefill in numbers of steps after the own one, and their arrivals [s, s2, 1]."""
     chain, lengths = steps.chain, steps.lengths - steps.step
     most = int(min(_EACH, number.max()))
@@ -69,7 +69,7 @@ def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
     -------
     list of Law
     """
-    mean, variance, shares = prefill_after(steps, number, own_work)
+    mean, variance, shares = _prefill_after(steps, number, own_work)
     if float(steps.law[steps.lengths >= steps.step + steps.full - steps.unit / 2].sum()) > _OFTEN_FULL:
         return [_between_full(steps, *each) for each in zip(number, mean, variance, strict=True)]
     prompts, step, longest = steps.prompts, steps.step, steps.step + steps.full

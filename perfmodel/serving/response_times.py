@@ -228,11 +228,31 @@ class Door:
     apart: Any = None
 
     def cycle(self, step: float) -> float:
-        """Mean time between tokens at any time, with so long a decode step [s]."""
+        """Return the mean time between tokens at any time.
+
+        Parameters
+        ----------
+        step : float
+            Decode step [s].
+
+        Returns
+        -------
+        float
+            Time [s].
+        """
         return self.steps.mean * (step / self.step if self.step > 0 else 1.0)
 
     def gap(self, service: Service) -> Law:
-        """Law of the time between two tokens, at the decode step that the laws are told for."""
+        """Return the law of the time between two tokens, at the decode step that the laws are told for.
+
+        Parameters
+        ----------
+        service : Service
+
+        Returns
+        -------
+        Law
+        """
         if not isinstance(self.steps, Steps):
             return self.steps.gaps
         number = service.passes - 1
@@ -240,7 +260,19 @@ class Door:
         return gaps(self.steps, self.filled, np.array(reached) / service.lengths.mean(number))
 
     def life(self, service: Service, step: float) -> float:
-        """Mean time from admission to the last token, with so long a decode step [s]."""
+        """Return the mean time from admission to the last token.
+
+        Parameters
+        ----------
+        service : Service
+        step : float
+            Decode step [s].
+
+        Returns
+        -------
+        float
+            Time [s].
+        """
         number = service.lengths.mean(service.passes - 1)
         if number == 0:
             return self.ttft.average

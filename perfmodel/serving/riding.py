@@ -40,7 +40,17 @@ class Riding:
         return self.gaps.average
 
     def lives(self, number: Any) -> list[Law]:
-        """Return the laws of the mean time between tokens over numbers of steps."""
+        """Return the laws of the mean time between tokens over numbers of steps.
+
+        Parameters
+        ----------
+        number : ndarray
+            Steps, whole numbers of at least 1 [1].
+
+        Returns
+        -------
+        list of Law
+        """
         return riding_lives(self.prompts, self.step, self.full, number)
 
 
