@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.serving.arrivals import dispersion
 from perfmodel.serving.laws import Law
 from perfmodel.serving.lengths import Lengths
@@ -219,7 +219,7 @@ class _Crowd:
         for _ in range(_STARTED):
             company = service.shared(rate, float(service.seen(running)), running)
             work = work_of(service, rate, self.scv, company)
-            death = queueing.batch_rate(
+            death = batching.batch_rate(
                 running=self.places,
                 output=service.output,
                 step=self.step,

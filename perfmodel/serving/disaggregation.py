@@ -12,7 +12,8 @@ from perfmodel.equations import disaggregation
 from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of, stage_link
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
-from perfmodel.serving.fit import fit, request_bytes
+from perfmodel.serving.cache_bytes import request_bytes
+from perfmodel.serving.fit import fit
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for, statistic
 from perfmodel.serving.service import Service, serve

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.serving.lattice import PLACES, on_lattice
 from perfmodel.serving.laws import Law, gamma_quantiles
 from perfmodel.serving.lives import MANY
@@ -75,8 +75,8 @@ def riding_lives(prompts: Prompts, step: float, full: float, number: Any) -> lis
     drawn = used * (1 - used**number) / (1 - used)
     usual = step / (1 - used)
     totals = number * usual + (step + mean - usual) * drawn
-    single = queueing.cycle_variance(cycle=usual, rate=rate, prefill_square=square, prefilling=used)
-    spreads = queueing.life_variance(variance=single, cycles=number, prefilling=used)
+    single = batching.cycle_variance(cycle=usual, rate=rate, prefill_square=square, prefilling=used)
+    spreads = batching.life_variance(variance=single, cycles=number, prefilling=used)
     spreads = np.maximum(single * 0.1, spreads) + drawn**2 * (square - mean**2)
     # Arrivals that bunch bring their prefills together: the spread about the mean grows.
     bunch = np.maximum(0.05, prompts.dispersion(totals))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.step_times import StepTimes, passes_of
 from perfmodel.specs.types import Routing
@@ -208,7 +208,7 @@ class Service:
         for at, (count, time) in enumerate(zip(running, step, strict=True)):
             company = self.company(float(count), float(count) / self.output)
             occupancy = self.occupancy(company)
-            found[at] = queueing.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
+            found[at] = batching.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
             found[at] = min(found[at], self.intake(company, occupancy, float(time)))
         return found
 
@@ -232,7 +232,7 @@ class Service:
         if self.times.rides:
             return 1 / self.entry(company)
         return float(
-            queueing.prefill_rate(occupancy=occupancy, step=step, prompt=self.prompt, budget=self.times.budget)
+            batching.prefill_rate(occupancy=occupancy, step=step, prompt=self.prompt, budget=self.times.budget)
         )
 
 
@@ -271,7 +271,7 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0, routing: Rout
     deviation = np.sqrt(max(0.0, kept.mean((life**2 + swing) * stays) - biased**2))
     mean = kept.mean(entry)
     idle = kept.mean(entry * entry) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
-    room = float(queueing.length_biased_cap(pool=times.pool, running=biased, idle=idle))
+    room = float(batching.length_biased_cap(pool=times.pool, running=biased, idle=idle))
     cap = int(max(1.0, min(room, times.cap)))
     sway = float(np.sqrt(cap) * deviation / biased) if room < times.cap else 0.0
     limit = "memory" if room < times.cap else "engine"

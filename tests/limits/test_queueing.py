@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.serving.arrivals import dispersion
 from perfmodel.serving.chain import stationary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.equations import queueing
+from perfmodel.equations import batching, queueing
 from perfmodel.planning.events import simulate
 from perfmodel.planning.requests import Load, arrivals, drawn
 from perfmodel.serving.lengths import Lengths, lognormal
