@@ -10,11 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from perfmodel.planning.simulate import drawn, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import drawn
 from perfmodel.planning.size import size
 from perfmodel.question import Options, resolve
-from perfmodel.serving.chain import load_queue, serve
+from perfmodel.serving.chain import load_queue
 from perfmodel.serving.objectives import Objectives, statistic
+from perfmodel.serving.service import serve
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import lengths_of
 

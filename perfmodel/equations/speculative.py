@@ -342,6 +342,29 @@ def speculative_roofline_rate(
     return sequences * length / (drafted * draft + target)
 
 
+@equation(
+    symbol=r"\bar{L}_o",
+    unit="1",
+    source="steps of L tokens: the last one brings what is left, half a step's further tokens fewer",
+)
+def tokens_to_end(*, length: Number, output: Number) -> Any:
+    r"""Tokens that a step brings on average over an output whose last step may bring more than is wanted.
+
+    Parameters
+    ----------
+    length : Number
+        Tokens a step and sequence, at least 1 [1].
+    output : Number
+        Output tokens, of which the prefill brings the first [1].
+
+    Returns
+    -------
+    Number
+        Tokens [1].
+    """
+    return length / (1 + (length - 1) / (2 * maximum(1.0, output - 1)))
+
+
 @equation(symbol=r"T^{E}", unit="s", source=f"{_DATAFLOW}, eq. 4")
 def traced_time(*, samples: Number, runs: Number, iterations: Number, rate: Number) -> Any:
     r"""Time that another machine would need for the passes of a measured run, from its stand-alone rate.

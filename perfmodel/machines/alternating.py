@@ -81,7 +81,7 @@ class Alternating(Machine):
         shared = None
         if in_step:
             # Nobody decodes before the last prompt is in, and what is prefilled before one's own is its wait.
-            decoding = speculation.decode(self, scenario, running, context)
+            decoding, _ = speculation.to_end(speculation.decode(self, scenario, running, context), output)
             burst = serving.burst_wait(running=running, per_step=per_step, occupancy=occupancy)
             wait = median = burst - first.time
             stall = (running * occupancy - burst) / maximum(1.0, output - 1)
@@ -96,8 +96,9 @@ class Alternating(Machine):
             # The fixed part of a prefill reads the weights as a step of decoding does.
             guess = _cycle(load, front, prefills, maximum(0.0, prefills.fixed), 1.0, 1 / (output + 1), 1)
             decoding = speculation.decode(self, scenario, guess.decoding, context)
-            cycle = _cycle(load, front, prefills, decoding.step.time, decoding.length, guess.share, _ROUNDS)
-            wait, median, stall, life = _waits(load, front, prefills, decoding, cycle)
+            decoding, brought = speculation.to_end(decoding, output)
+            cycle = _cycle(load, front, prefills, decoding.step.time, brought, guess.share, _ROUNDS)
+            wait, median, stall, life = _waits(load, front, prefills, decoding, brought, cycle)
             shared, occupancy = SharedPrefill(several, group, cycle.company), cycle.occupancy
         return Loop(
             prefill=first,
@@ -237,12 +238,12 @@ def _cycle(
 
 
 def _waits(
-    load: Load, front: FrontEnd, prefills: _Prefills, decoding: Decoding, cycle: _Cycle
+    load: Load, front: FrontEnd, prefills: _Prefills, decoding: Decoding, brought: Any, cycle: _Cycle
 ) -> tuple[Any, Any, Any, Any]:
     """Return how long a prompt waits for others, on average and outside a burst, a token, and a life [s]."""
     running, output, token = load.running, load.output, decoding.step.time
     with scope("steady"):
-        met = cycle.met / decoding.length
+        met = cycle.met / brought
 
         def streamed(interference: Any) -> tuple[Any, Any]:
             backlog = serving.stream_backlog(running=running, per_token=front.stream, step=token + interference)

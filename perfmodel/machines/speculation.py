@@ -161,6 +161,26 @@ def stepped(speculation: Speculation, verify: Step, draft: Step | None) -> Decod
     return Decoding(step, length, draft, verify)
 
 
+def to_end(decoding: Decoding, output: Any) -> tuple[Decoding, Any]:
+    """Return decoding over a whole output, whose last step may bring more than is wanted, and tokens of a step.
+
+    Parameters
+    ----------
+    decoding : Decoding
+    output : Number
+        Output tokens of a request [1].
+
+    Returns
+    -------
+    tuple of Decoding and Number
+        Tokens a step [1].
+    """
+    if decoding.verify is None:
+        return decoding, decoding.length
+    brought = speculative.tokens_to_end(length=decoding.length, output=output)
+    return replace(decoding, step=decoding.step.times(decoding.length / brought)), brought
+
+
 def prefill(
     machine: Machine, scenario: Scenario, running: Any, context: Any, prompt: Any, group: Any, before: Any = 0.0
 ) -> tuple[Step, Any]:

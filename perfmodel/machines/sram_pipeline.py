@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from perfmodel.equations import collectives, memory, pipeline, roofline, serving, topologies
+from perfmodel.equations import collectives, memory, pipeline, roofline, serving, speculative, topologies
 from perfmodel.machines import base, speculation
 from perfmodel.machines.base import Decoding, Loop, Machine
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
@@ -557,9 +557,10 @@ class SramPipeline(Machine):
         # The largest micro-batch, for which a program without dynamic chunks keeps its places.
         reserved = pipeline.microbatch_size(running=running, stages=stages)
         asked, draft = scenario.speculation, None
-        passes, verified, away, length = steps, 1.0, None, 1.0
+        passes, verified, away = steps, 1.0, None
         if asked is not None:
-            draft, length = self._draft(scenario, context, load), speculation.tokens_per_step(asked)
+            draft = self._draft(scenario, context, load)
+            length = speculative.tokens_to_end(length=speculation.tokens_per_step(asked), output=output)
             passes, verified = steps / length, asked.k + 1
             away = asked.host_time if draft is None else asked.host_time + asked.k * draft.step.time
             scenario = speculation.target_scenario(scenario)
@@ -619,6 +620,7 @@ class SramPipeline(Machine):
         if asked is not None:
             with scope("speculation"):
                 decoding_of = speculation.stepped(asked, step, None if draft is None else draft.step)
+                decoding_of, _ = speculation.to_end(decoding_of, output)
             if draft is not None:
                 first = first.after(draft.first)
                 stall = stall + serving.interference_per_token(

@@ -13,10 +13,11 @@ from perfmodel.machines.base import machine_of
 from perfmodel.planning.checked import Checked, Sure
 from perfmodel.prediction import METRICS, drafted, evaluate, numbers, per_mtok, question_of, run
 from perfmodel.serving.availability import Availability
-from perfmodel.serving.chain import FULL, Service, serve
+from perfmodel.serving.chain import FULL
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import LIMITS, QUEUE_TIMES, Loaded, Objectives, loaded, statistic, summary
+from perfmodel.serving.service import Service, serve
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of

@@ -31,10 +31,11 @@ from perfmodel.prediction import plan_of, run
 from perfmodel.question import Options, check_plan, resolve, split_changes, split_system
 from perfmodel.serving.availability import with_failures
 from perfmodel.serving.cache_bytes import request_bytes
-from perfmodel.serving.chain import FULL, Service
+from perfmodel.serving.chain import FULL
 from perfmodel.serving.fit import fit
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Objectives, loaded, phrase, replicas_for, statistic
+from perfmodel.serving.service import Service
 from perfmodel.serving.step_times import sequence_limit
 from perfmodel.serving.traffic import lengths_of
 from perfmodel.shown import Shown

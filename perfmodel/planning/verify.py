@@ -9,8 +9,10 @@ import numpy as np
 
 from perfmodel.machines import speculation
 from perfmodel.planning.checked import Checked, Key, Sure
+from perfmodel.planning.events import simulate
 from perfmodel.planning.load import Sized
-from perfmodel.planning.simulate import drawn, measured, simulate
+from perfmodel.planning.requests import drawn
+from perfmodel.planning.simulate import measured
 from perfmodel.prediction import run
 from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for
 from perfmodel.specs.types import Scenario

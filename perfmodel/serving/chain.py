@@ -1,287 +1,34 @@
-r"""Continuous batching as a birth-death chain whose death rate comes from the machine's step at each batch size.
+"""Continuous batching as a birth-death chain whose death rate comes from the machine's step at each batch size.
 
 Up to the cap a replica shares itself among the running requests, so that the stationary law of their number depends on
 the mean output only (Cohen 1979); spread of arrivals enters as an exponent of the ratio of rates.  Requests beyond the
-cap wait for admission.  Within a step the engine is gated: what arrives during one step is prefilled in the next.
-Percentiles are read off a mixture of shifted gamma laws over prompt, output and batch.
+cap wait for admission.  How long a request takes follows from the laws of its times, and these from the number.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from perfmodel.equations import batching, queueing
-from perfmodel.serving.laws import (
-    Law,
-    Prompts,
-    Steps,
-    discrete,
-    first_tokens,
-    gaps,
-    lives,
-    mixture,
-    residuals,
-    single_file,
-    spread_over,
-    steps_of,
-    sum_of,
-)
+from perfmodel.serving.arrivals import dispersion
+from perfmodel.serving.laws import Law
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.step_times import StepTimes
-from perfmodel.specs.types import Routing
+from perfmodel.serving.response_times import Laws, State, Work, door_of, scv_of, work_of
+from perfmodel.serving.service import Service
 
 #: Share of the capacity from which on a load counts as not served.
 FULL = 0.995
-#: Batch sizes that stand for their distribution in percentiles.
-_BATCHES = 12
-#: Groups of prompts, and of outputs, that stand for their distribution in percentiles.
-_GROUPS, _LENGTHS = 48, 24
-#: Middles of equal parts of what is as likely to be each value from 0 to 1.
-_PARTS = (np.arange(8) + 0.5) / 8
-#: Steps after a prefill until it is forgotten.
-_WAKE = 12
+#: Rounds in which prefills and the law of the number follow from each other; then this law and the time of a life, and
+#: how near these are brought.
+_STARTED, _SETTLED, _NEAR = 3, 4, 0.02
+#: Difference of a decode step, or share who wait, up to which laws of times are those of the round before.
+_ALIKE = 0.01
 #: How near arrivals and departures of a chain are brought, and how far the search for that goes.
 _BALANCE, _FARTHEST = 1e-4, 1e7
-
-
-@dataclass(frozen=True)
-class Service:
-    """What one replica can do for a mix of lengths, whatever the load.
-
-    Attributes
-    ----------
-    times : StepTimes
-    lengths : Lengths
-        Of the requests that some pool can hold.
-    cap : int
-        Requests in the replica at once.
-    limit : str
-        What sets the cap: ``memory`` or ``engine``.
-    cached : float
-        Share of each prompt that the prefix cache holds.
-    capacity : float
-        Requests that it finishes with a queue before it [1/s].
-    binding : str
-        What sets the capacity: ``memory``, ``engine``, ``prefill`` or ``speed``.
-    refused : float
-        Share of requests that no pool can hold.
-    sway : float
-        Standard deviation of the requests that the memory holds, for they are not all of one size.
-    routing : str
-        How requests are dealt to replicas like this one.
-    """
-
-    times: StepTimes
-    lengths: Lengths
-    cap: int
-    limit: str
-    cached: float
-    capacity: float
-    binding: str
-    refused: float
-    sway: float = 0.0
-    routing: Routing = "least-loaded"
-
-    @property
-    def context(self) -> float:
-        """Tokens in the cache of a running sequence, averaged over its tokens."""
-        lengths = self.lengths
-        steps = lengths.output
-        return lengths.mean(steps * (lengths.prompt + lengths.output / 2)) / lengths.mean(steps)
-
-    @property
-    def output(self) -> float:
-        """Mean output tokens."""
-        return self.lengths.mean(self.lengths.output)
-
-    @property
-    def prompt(self) -> float:
-        """Mean prompt tokens that have to be computed."""
-        return self.lengths.mean(np.maximum(1.0, self.lengths.prompt * (1 - self.cached)))
-
-    def steps(self, running: Any) -> Any:
-        """Mean decode step of a life whose first step is the prefill, with so many requests in the replica [s].
-
-        Parameters
-        ----------
-        running : Number
-            Requests in the replica [1].
-
-        Returns
-        -------
-        Number
-            Time [s].
-        """
-        return self.times.step(running * (1 - 1 / self.output), self.context)
-
-    def seen(self, running: Any) -> Any:
-        """Mean decode step that a decoding request sees; the others decode outside their prefill only [s].
-
-        Parameters
-        ----------
-        running : Number
-            Requests in the replica [1].
-
-        Returns
-        -------
-        Number
-            Time [s].
-        """
-        others = np.maximum(0.0, running - 1)
-        return self.times.step(1 + others * (1 - 1 / self.output), self.context)
-
-    def occupancy(self, company: float) -> float:
-        """Mean time that a prompt takes from decoding [s].
-
-        Parameters
-        ----------
-        company : float
-            See :meth:`company` [1].
-
-        Returns
-        -------
-        float
-            Time [s].
-        """
-        return self.lengths.mean(self.times.prefill(self.lengths.prompt, company, self.cached))
-
-    def entry(self, company: float) -> float:
-        """Mean time until the next prompt can start [s].
-
-        Parameters
-        ----------
-        company : float
-            See :meth:`company` [1].
-
-        Returns
-        -------
-        float
-            Time [s].
-        """
-        return self.lengths.mean(self.times.entry(self.lengths.prompt, company, self.cached))
-
-    def company(self, running: float, arriving: float) -> float:
-        """Return what stands for company in the tables: prompts in one step, or requests that decode meanwhile.
-
-        Parameters
-        ----------
-        running : float
-            Requests in the replica [1].
-        arriving : float
-            Prompts that arrive during a step [1].
-
-        Returns
-        -------
-        float
-            [1]
-        """
-        if self.times.rides:
-            return running
-        return max(1.0, min(arriving, max(1.0, self.times.budget / self.prompt), running))
-
-    def rates(self, running: Any) -> Any:
-        """Requests that the replica finishes with a queue before it, by requests that run [1/s].
-
-        Parameters
-        ----------
-        running : Number
-            Requests that run [1].
-
-        Returns
-        -------
-        ndarray
-            Rates [1/s].
-        """
-        running = np.atleast_1d(np.asarray(running, dtype=float))
-        step = self.steps(running)
-        found = np.empty(len(running))
-        for at, (count, time) in enumerate(zip(running, step, strict=True)):
-            company = self.company(float(count), float(count) / self.output)
-            occupancy = self.occupancy(company)
-            found[at] = batching.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
-            found[at] = min(found[at], self.intake(company, occupancy, float(time)))
-        return found
-
-    def intake(self, company: float, occupancy: float, step: float) -> float:
-        """Prompts that the replica can take in while it decodes [1/s].
-
-        Parameters
-        ----------
-        company : float
-            See :meth:`company` [1].
-        occupancy : float
-            Time that a prompt takes from decoding [s].
-        step : float
-            Time of a decode step [s].
-
-        Returns
-        -------
-        float
-            Rate [1/s].
-        """
-        if self.times.rides:
-            return 1 / self.entry(company)
-        return float(
-            batching.prefill_rate(occupancy=occupancy, step=step, prompt=self.prompt, budget=self.times.budget)
-        )
-
-
-def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0, routing: Routing = "least-loaded") -> Service:
-    """Work out what a replica can do for a mix of lengths.
-
-    Parameters
-    ----------
-    times : StepTimes
-    lengths : Lengths
-    cached : float
-        Share of each prompt that the prefix cache holds.
-    routing : str
-        How requests are dealt to replicas like this one.
-
-    Returns
-    -------
-    Service
-    """
-    held = times.bytes_of(lengths.prompt + lengths.output)
-    fits = held <= times.pool
-    refused = max(0.0, 1 - float(lengths.weight[fits].sum()))
-    if not fits.any():
-        return Service(times, lengths, 0, "memory", cached, 0.0, "memory", 1.0)
-    kept = Lengths(lengths.prompt[fits], lengths.output[fits], lengths.weight[fits] / lengths.weight[fits].sum())
-    held = held[fits]
-    life, swing = held, 0.0 * held
-    if times.grows:
-        # A request holds its prompt at first and its full length at last.
-        entry = times.bytes_of(kept.prompt)
-        life, swing = times.bytes_of(kept.prompt + kept.output / 2), (held - entry) ** 2 / 12
-    else:
-        entry = held
-    stays = kept.output / kept.mean(kept.output)
-    biased = kept.mean(life * stays)
-    deviation = np.sqrt(max(0.0, kept.mean((life**2 + swing) * stays) - biased**2))
-    mean = kept.mean(entry)
-    idle = kept.mean(entry * entry) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
-    room = float(batching.length_biased_cap(pool=times.pool, running=biased, idle=idle))
-    cap = int(max(1.0, min(room, times.cap)))
-    sway = float(np.sqrt(cap) * deviation / biased) if room < times.cap else 0.0
-    limit = "memory" if room < times.cap else "engine"
-    service = Service(times, kept, cap, limit, cached, 0.0, "", refused, sway, routing)
-    tried = np.unique(np.round(np.geomspace(1.0, cap, 24)))
-    rates = service.rates(tried)
-    best = int(np.argmax(rates))
-    step = float(service.steps(tried[best]))
-    company = service.company(float(tried[best]), float(tried[best]) / service.output)
-    binding = service.limit
-    if rates[best] >= 0.999 * service.intake(company, service.occupancy(company), step):
-        binding = "prefill"
-    elif best < len(tried) - 1:
-        binding = "speed"
-    return replace(service, capacity=float(rates[best]), binding=binding)
 
 
 @dataclass(frozen=True)
@@ -356,11 +103,6 @@ def overlap(lengths: Lengths) -> float:
     return float(np.sum(survival**2 * np.diff(np.concatenate([[0.0], value]))) / np.sum(weight * value))
 
 
-def _scv(values: Any, lengths: Lengths) -> float:
-    mean = lengths.mean(values)
-    return max(0.0, lengths.mean(values * values) / (mean * mean) - 1)
-
-
 def stationary(log_ratio: Any, tail: float) -> tuple[Any, float, float]:
     """Return the law of the number in a birth-death chain with a geometric tail.
 
@@ -408,42 +150,119 @@ def load_queue(service: Service, rate: float, arrival_scv: float = 1.0, level: i
     used = rate / service.capacity if service.capacity > 0 else np.inf
     if used >= FULL:
         return Queue(rate, used, True)
-    times, lengths, cap, output = service.times, service.lengths, service.cap, service.output
-    counts, places, over = _places(service)
-    step, seen = service.steps(places), service.seen(places)
-    share = overlap(lengths)
-    running = max(1.0, cap * used)
-    full = max(float(service.rates(float(cap))[0]), rate / FULL)
-    tail = (rate / full) ** (2 * level / (max(1.0, arrival_scv * level) + 1))
-    cycle = life = wake = 0.0
-    for _ in range(6):
-        work = _work(service, rate, arrival_scv, service.company(running, 1 + rate * cycle))
-        death = batching.batch_rate(
-            running=places, output=output, step=step, own=work.mean + wake, prefilling=work.share
-        )
-        together = dispersion(rate, arrival_scv * level, life)
-        spread = float(queueing.peakedness(arrival_scv=together, overlap=share)) / level
-        probability, beyond, excess = _balanced(rate, death, full, max(0.05 / level, spread), tail)
-        inside = float(np.sum(places * probability[1:])) + cap * beyond
-        running = max(1.0, inside)
-        life = inside / rate
-        bare = float(np.sum(probability[1:] * places * seen) + beyond * cap * seen[-1]) / max(inside, 1e-300)
-        cycle = max(1e-9, bare / (1 - work.share))
-        if not times.rides:
-            wake = _wake(work, cycle, max(1.0, output - 1))
-    places = np.concatenate([[0.0], places])
-    state = _State(service, work, places, probability, inside, cycle, beyond + float(np.sum(probability[1:] * over)))
-    # Prompts come in one after the other and not all at once, which the chain does not know: a life is longer by that.
-    door = _door(state)
-    longer = (door.ttft.average + (output - 1) * cycle) * rate / max(inside, 1e-300)
-    probability, beyond, excess = _balanced(rate, death / max(1.0, longer), full, max(0.05 / level, spread), tail)
-    places = places[1:]
-    waiting = beyond + float(np.sum(probability[1:] * over))
-    queued = excess + beyond * (len(counts) - cap) + float(np.sum(probability[1:] * (counts - places)))
-    admission = queued / rate * _admission_factor(cap * level, rate / full, arrival_scv, _scv(lengths.output, lengths))
-    held = admission / max(waiting, 1e-300)
-    inside = max(inside, float(np.sum(places * probability[1:])) + cap * beyond)
-    return Queue(rate, used, False, inside, waiting, work.share, Laws(state, door, waiting, held))
+    crowd = _Crowd.of(service, rate, arrival_scv, level)
+    work, death, spread, number = crowd.started(max(1.0, service.cap * used))
+    # Prompts come in one after the other and those of a step share it, which the chain does not know: a life takes what
+    # its laws say.
+    stretch, door = 1.0, None
+    for _ in range(_SETTLED):
+        state = crowd.state(work, number)
+        if door is None or abs(state.decode()[1] / max(door.step, 1e-300) - 1) > _ALIKE or state.waiting > _ALIKE:
+            door = door_of(state)
+        lasts = door.life(service, number.step) * rate / max(number.inside, 1e-300)
+        if abs(lasts - 1) < _NEAR:
+            break
+        stretch *= lasts
+        number = crowd.number(death / stretch, spread)
+    assert door is not None
+    cycle = max(1e-9, door.cycle(number.step))
+    waiting = crowd.waiting(number)
+    held = crowd.queued(number) / rate * crowd.admission_factor() / max(waiting, 1e-300)
+    laws = Laws(replace(state, cycle=cycle), door, waiting, held)
+    return Queue(rate, used, False, number.inside, waiting, 1 - number.step / cycle, laws)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """The law of the number in a replica: see :func:`stationary`; who runs, and their mean decode step [s]."""
+
+    probability: Any
+    beyond: float
+    excess: float
+    inside: float
+    step: float
+
+
+@dataclass(frozen=True)
+class _Crowd:
+    """Requests of a load in a replica: by number in the system, how many run on average and how likely one waits.
+
+    ``step`` and ``seen`` are decode steps by that number, ``full`` the rate of a full replica, ``tail`` the ratio of
+    probabilities beyond the numbers.
+    """
+
+    service: Service
+    rate: float
+    scv: float
+    level: int
+    counts: Any
+    places: Any
+    over: Any
+    step: Any
+    seen: Any
+    full: float
+    tail: float
+
+    @classmethod
+    def of(cls, service: Service, rate: float, scv: float, level: int) -> _Crowd:
+        """Return the crowd before the law of its number is known."""
+        counts, places, over = _places(service)
+        full = max(float(service.rates(float(service.cap))[0]), rate / FULL)
+        tail = (rate / full) ** (2 * level / (max(1.0, scv * level) + 1))
+        step, seen = service.steps(places), service.seen(places)
+        return cls(service, rate, scv, level, counts, places, over, step, seen, full, tail)
+
+    def started(self, running: float) -> tuple[Work, Any, float, _Number]:
+        """Return the prefills, rates of ends, spread of the number and its law, as if prompts came in at once."""
+        service, rate = self.service, self.rate
+        share, life, wake = overlap(service.lengths), 0.0, 0.0
+        for _ in range(_STARTED):
+            company = service.shared(rate, float(service.seen(running)), running)
+            work = work_of(service, rate, self.scv, company)
+            death = batching.batch_rate(
+                running=self.places,
+                output=service.output,
+                step=self.step,
+                own=work.mean + wake,
+                prefilling=work.share,
+            )
+            together = dispersion(rate, self.scv * self.level, life)
+            spread = float(queueing.peakedness(arrival_scv=together, overlap=share)) / self.level
+            number = self.number(death, spread)
+            running = max(1.0, number.inside)
+            life = number.inside / rate
+            if not service.times.rides:
+                wake = _wake(work, max(1e-9, number.step / (1 - work.share)), max(1.0, service.output - 1))
+        return work, death, spread, number
+
+    def number(self, death: Any, spread: float) -> _Number:
+        """Return the law of the number whose rate of ends is that of arrivals."""
+        least = max(0.05 / self.level, spread)
+        probability, beyond, excess = _balanced(self.rate, death, self.full, least, self.tail)
+        running, rest = probability[1:] * self.places, beyond * self.service.cap
+        inside = float(np.sum(running)) + rest
+        step = (float(np.sum(running * self.seen)) + rest * self.seen[-1]) / max(inside, 1e-300)
+        return _Number(probability, beyond, excess, inside, step)
+
+    def state(self, work: Work, number: _Number) -> State:
+        """Return what the laws of times follow from."""
+        cycle = max(1e-9, number.step / (1 - work.share))
+        places = np.concatenate([[0.0], self.places])
+        return State(self.service, work, places, number.probability, number.inside, cycle, self.waiting(number))
+
+    def waiting(self, number: _Number) -> float:
+        """Return the share of requests that wait for admission."""
+        return number.beyond + float(np.sum(number.probability[1:] * self.over))
+
+    def queued(self, number: _Number) -> float:
+        """Return the mean number of those who do."""
+        beyond = number.excess + number.beyond * (len(self.counts) - self.service.cap)
+        return beyond + float(np.sum(number.probability[1:] * (self.counts - self.places)))
+
+    def admission_factor(self) -> float:
+        """Return the wait for admission over that of a chain with exponential times."""
+        lengths, used = self.service.lengths, self.rate / self.full
+        return _admission_factor(self.service.cap * self.level, used, self.scv, scv_of(lengths.output, lengths))
 
 
 def _places(service: Service) -> tuple[Any, Any, Any]:
@@ -484,7 +303,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
     probability[-1] = 1.0
     for _ in range(6 if think > 0 else 1):
         inside = float(np.sum(np.minimum(np.arange(count + 1), cap) * probability))
-        work = _work(service, rate, 1.0, service.company(max(1.0, inside), max(1.0, inside / output)))
+        work = work_of(service, rate, 1.0, service.company(max(1.0, inside), max(1.0, inside / output)))
         if think > 0:
             step = service.steps(running)
             death = batching.batch_rate(running=running, output=output, step=step, own=work.mean, prefilling=work.share)
@@ -504,7 +323,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
     others = np.minimum(np.arange(count), cap - 1)
     np.add.at(found, others, probability[1:])
     found[0] += probability[0]
-    state = _State(service, work, np.arange(cap + 1.0), found, inside, cycle, min(1.0, waiting), think == 0)
+    state = State(service, work, np.arange(cap + 1.0), found, inside, cycle, min(1.0, waiting), think == 0)
     held_scv = 1 / max(1.0, queued / max(waiting, 1e-300))
     return Queue(
         rate,
@@ -513,7 +332,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
         inside,
         waiting,
         work.share,
-        Laws(state, _door(state), min(1.0, waiting), held, held_scv),
+        Laws(state, door_of(state), min(1.0, waiting), held, held_scv),
     )
 
 
@@ -526,27 +345,7 @@ def _admission_factor(cap: int, used: float, arrival_scv: float, service_scv: fl
     return served * min(1.0, (arrival_scv + service_scv) / (1 + service_scv))
 
 
-@dataclass(frozen=True)
-class _Work:
-    """The prefills that a load brings: its arrivals, and moments of the time that a prompt takes [s, s2]."""
-
-    rate: float
-    scv: float
-    company: float
-    took: Any
-    mean: float
-    square: float
-    share: float
-
-
-def _work(service: Service, rate: float, scv: float, company: float) -> _Work:
-    lengths = service.lengths
-    took = service.times.prefill(lengths.prompt, company, service.cached)
-    mean = lengths.mean(took)
-    return _Work(rate, scv, company, took, mean, lengths.mean(took * took), min(0.98, rate * mean))
-
-
-def _wake(work: _Work, cycle: float, steps: float) -> float:
+def _wake(work: Work, cycle: float, steps: float) -> float:
     """Time by which own prefill and the arrivals that bunch behind it lengthen the steps after it [s]."""
     spread = batching.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=work.square)
     # An arrival finds a long step rather than a short one, and arrivals that bunch share it.
@@ -559,44 +358,6 @@ def _wake(work: _Work, cycle: float, steps: float) -> float:
     drawn = batching.wake_of_prefill(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
     behind = dispersion(work.rate, work.scv, steps * cycle) - dispersion(work.rate, work.scv, window)
     return float(drawn + behind / 2 * work.mean / (1 - work.share))
-
-
-def dispersion(rate: float, scv: float, window: Any) -> Any:
-    """Return variance over mean of the arrivals in a window, for a renewal process with gamma gaps.
-
-    Parameters
-    ----------
-    rate : float
-        Arrivals [1/s].
-    scv : float
-        Squared coefficient of variation of the gaps.
-    window : float or ndarray
-        Time [s].
-
-    Returns
-    -------
-    Number
-        [1]
-    """
-    window = np.asarray(window, dtype=float)
-    if scv == 1.0:
-        return np.ones_like(window)
-    knots, table = _dispersions(float(scv))
-    return np.interp(np.log(np.maximum(1e-9, rate * window)), knots, table)
-
-
-@cache
-def _dispersions(scv: float) -> tuple[Any, Any]:
-    """Return logarithms of mean arrivals in a window, and the dispersion of their number."""
-    from scipy.special import gammainc
-
-    shape = 1 / max(scv, 0.02)
-    mean = np.geomspace(1e-5, 20 * max(1.0, scv), 60)
-    # Mean arrivals within a time after an arrival, less those of a Poisson process.
-    number = np.arange(1, int(2 * mean[-1]) + 20)
-    excess = gammainc(number * shape, shape * mean[:, None]).sum(axis=1) - mean
-    parts = np.diff(mean, prepend=0.0) * (excess + np.concatenate([[0.0], excess[:-1]])) / 2
-    return np.log(mean), 1 + 2 * np.cumsum(parts) / mean
 
 
 def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) -> tuple[Any, float, float]:
@@ -621,252 +382,3 @@ def _balanced(rate: float, death: Any, full: float, spread: float, tail: float) 
         return stationary(base + away, tail)
     low, high = sorted((0.0, away))
     return stationary(base + brentq(over, low, high, xtol=1e-7), tail)
-
-
-@dataclass(frozen=True)
-class _State:
-    """A replica under a load: the law of its number, the mean time between tokens, and the wait for admission."""
-
-    service: Service
-    work: _Work
-    running: Any
-    probability: Any
-    inside: float
-    cycle: float
-    waiting: float
-    #: Whether requests arrive as a step ends, because clients do not think, and not at any time.
-    in_step: bool = False
-
-    def batches(self) -> Any:
-        """Return batch sizes as an arrival finds them, one for each slice of equal probability."""
-        level = np.concatenate([[0.0], np.cumsum(self.probability / self.probability.sum())])
-        middle = (np.arange(_BATCHES) + 0.5) / _BATCHES
-        return np.minimum(self.service.cap, self.running[np.searchsorted(level, middle) - 1])
-
-
-@dataclass(frozen=True)
-class Laws:
-    """Laws of the times of the requests of a replica, each worked out when it is asked for.
-
-    Attributes
-    ----------
-    state : _State
-    door : _Door
-    waiting : float
-        Share of requests that wait for admission [1].
-    held, held_scv : float
-        Wait of those who do [s], and its squared coefficient of variation: 1 where it is exponential.
-    """
-
-    state: _State
-    door: _Door
-    waiting: float
-    held: float
-    held_scv: float = 1.0
-
-    def _admitted(self, law: Law) -> Law:
-        return law.plus(self.waiting, self.held, self.held_scv)
-
-    @cached_property
-    def wait(self) -> Law:
-        """Law of the time until admission, as the step under way ends."""
-        steps = self.door.steps
-        if not isinstance(steps, Steps):
-            return self._admitted(steps.wait)
-        idle = float(self.state.probability[0]) * (not self.state.in_step)
-        none = Law(np.zeros(2), np.array([0.0, 1.0]), 0.0)
-        return self._admitted(mixture([1 - idle, idle], [residuals(steps), none]))
-
-    @cached_property
-    def ttft(self) -> Law:
-        """Law of the time to the first token."""
-        return self._admitted(self.door.ttft.later(self.state.service.times.front))
-
-    @cached_property
-    def itl(self) -> Law | None:
-        """Law of each time between two tokens."""
-        service, door = self.state.service, self.door
-        number = np.maximum(0.0, np.round(service.lengths.output) - 1)
-        if service.lengths.mean(number) <= 0:
-            return None
-        if isinstance(door.steps, Steps):
-            reached = [float(service.lengths.weight[number >= place].sum()) for place in range(1, _WAKE + 1)]
-            gap = gaps(door.steps, door.filled, np.array(reached) / service.lengths.mean(number))
-        else:
-            gap = door.steps.gaps
-        if door.apart is not None:
-            share = float(service.lengths.weight[number >= 1].sum()) / service.lengths.mean(number)
-            gap = mixture([1 - share, share], [gap, spread_over(gap, door.apart)])
-        # Slices of the batch of equal probability over tokens: a large batch brings more of them.
-        running, seen = self.state.running, service.seen(np.maximum(1.0, self.state.running))
-        level = np.cumsum(running * self.state.probability / seen)
-        at = np.searchsorted(level, level[-1] * (np.arange(_BATCHES) + 0.5) / _BATCHES)
-        return mixture([1.0], [gap], [seen[at] / door.step])
-
-    @cached_property
-    def lives(self) -> tuple[Any, Any, list[Law], Any]:
-        """Weights of groups of requests of two tokens or more, their further tokens, laws of TPOT and factors on it."""
-        state, door = self.state, self.door
-        lengths = state.service.lengths
-        number = np.round(lengths.output) - 1
-        weight, value = _by_rank(lengths.weight[number >= 0.5], number[number >= 0.5])
-        if not len(weight):
-            return weight, value, [], np.ones((0, 1))
-        value = np.maximum(1.0, np.round(value))
-        if isinstance(door.steps, Steps):
-            found = lives(door.steps, value, door.own, door.filled)
-        else:
-            found = door.steps.lives(value)
-        if door.apart is not None:
-            found = [
-                spread_over(law.times_of(count), door.apart).times_of(1 / count)
-                for law, count in zip(found, value, strict=True)
-            ]
-        seen = state.service.seen(np.maximum(1.0, state.running))
-        chance = state.running * state.probability
-        typical = float(np.sum(chance * seen) / max(1e-300, float(chance.sum())))
-        drift = state.service.seen(np.maximum(1.0, state.batches())) / typical
-        drift = drift / float(drift.mean())
-        # The batch drifts while a request runs: its step is averaged over the time of a life.
-        spans = np.maximum(1e-9, value * state.cycle / max(state.inside / state.work.rate, 1e-12))
-        kept = np.sqrt(np.minimum(1.0, 2 * (spans - 1 + np.exp(-spans)) / spans**2))
-        factors = typical / door.step * (1 + kept[:, None] * (drift - 1)[None, :])
-        return weight, value, found, factors
-
-    @cached_property
-    def tpot(self) -> Law | None:
-        """Law of a request's mean time between tokens."""
-        weight, _, found, factors = self.lives
-        return mixture(list(weight / weight.sum()), found, factors) if found else None
-
-    @cached_property
-    def latency(self) -> Law:
-        """Law of the time of a whole request."""
-        weight, value, found, factors = self.lives
-        if not found:
-            return self.ttft
-        wholes = [law.times_of(count) for law, count in zip(found, value, strict=True)]
-        later = mixture(list(weight / weight.sum()), wholes, factors)
-        front = self.door.ttft.later(self.state.service.times.front)
-        level = (np.arange(24) + 0.5) / 24
-        whole = spread_over(later, np.interp(level, front.shares, front.times))
-        whole = whole.later(front.average + later.average - whole.average)
-        single = max(0.0, 1 - float(weight.sum()))
-        return self._admitted(mixture([1 - single, single], [whole, front]) if single > 1e-9 else whole)
-
-
-@dataclass(frozen=True)
-class _Riding:
-    """Where prompts ride along with decoding: the wait for one's turn, and what rides cost tokens."""
-
-    wait: Law
-    gaps: Law
-    steps: Steps
-
-    def lives(self, number: Any) -> list[Law]:
-        """Return the laws of the mean time between tokens over numbers of steps."""
-        return lives(self.steps, number, self.steps.prompts.took(1.0), np.ones(1))
-
-
-@dataclass(frozen=True)
-class _Door:
-    """What requests meet from admission on: the steps or the queue, and the law of the time to the first token.
-
-    ``step`` is the decode step that the laws are told for, ``own`` the time of the own prefill by kind of prompt, and
-    ``filled`` the law of the work of the step that holds it.  ``apart`` are equally likely times until the next step
-    where first tokens do not come as a step ends.
-    """
-
-    steps: Steps | _Riding
-    ttft: Law
-    step: float
-    own: Any
-    filled: Any
-    apart: Any = None
-
-
-def _door(state: _State) -> _Door:
-    """Work out what requests meet from admission on."""
-    service, work, times = state.service, state.work, state.service.times
-    lengths = service.lengths
-    weight, order = _grouped(lengths.weight, work.took)
-    prompt = _means(lengths.prompt, lengths.weight, order)
-    batches = state.batches()
-    decode = times.step(np.maximum(1.0, batches) * (1 - 1 / service.output), service.context)
-    # The batch drifts about its mean; a slower step stretches all that happens in it.
-    step = float(decode[batches > 0].mean() if (batches > 0).any() else decode.mean())
-    turnover = work.rate / max(1.0, state.inside)
-    life_scv = _scv(lengths.output, lengths)
-
-    def spread_of_arrivals(window: Any) -> Any:
-        """Where all places are taken, prompts enter as others end: each once in a life."""
-        free = dispersion(work.rate, work.scv, window)
-        return (1 - state.waiting) * free + state.waiting * dispersion(turnover, life_scv, window)
-
-    def took(company: float) -> Any:
-        return times.prefill(prompt, max(2.0, work.company) if times.rides else company, service.cached)
-
-    prompts = Prompts(work.rate, weight, took, spread_of_arrivals)
-    own = took(work.company)
-    first = times.first_token(prompt, work.company, service.cached)
-    if times.rides:
-        slot = times.entry(prompt, work.company, service.cached)
-        wait, taken = single_file(prompts, slot)
-        # Of those who decode, at least one sees a prompt ride along.
-        beside = max(2.0, work.company)
-        own = times.prefill(prompt, beside, service.cached)
-        slowed = np.minimum(0.9, own / np.maximum(times.entry(prompt, beside, service.cached), 1e-12))
-        full = step * float(np.max(1 / (1 - slowed)) - 1)
-        calm = np.array([1 - taken, *(work.rate * weight * slot * (1 - slowed))])
-        riding = _Riding(
-            wait,
-            discrete(step / np.concatenate([[1.0], 1 - slowed]), calm),
-            Steps(step, full, 1.0, np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)), prompts),
-        )
-        return _Door(riding, sum_of(wait, first, weight), step, own, np.ones(1), _PARTS * step)
-    budget = _full_step(times.budget, weight, prompt * (1 - service.cached), own)
-    steps = steps_of(prompts, step, budget)
-    # A pipeline lets the next prompts in before the first tokens of these come out.
-    passed = float(np.sum(weight * first) / max(1e-300, work.company * float(np.sum(weight * own))))
-    ttft, filled = first_tokens(steps, own, max(0.0, passed - 1))
-    idle = float(state.probability[0]) * (not state.in_step)
-    if idle > 1e-6:
-        alone = discrete(times.first_token(prompt, 1.0, service.cached), weight)
-        ttft = mixture([1 - idle, idle], [ttft, alone])
-    rest = residuals(steps)
-    apart = np.interp(_PARTS, rest.shares, rest.times) if passed > 1 + 1e-6 else None
-    return _Door(steps, spread_over(ttft, 1.5 * (decode - step)), step, own, filled, apart)
-
-
-def _full_step(budget: float, weight: Any, tokens: Any, took: Any) -> float:
-    """Return the time of a budget of prompt tokens; long prompts fill steps more often than their share [s]."""
-    tokens = np.maximum(1.0, tokens)
-    share = weight * tokens * np.minimum(1.0, tokens / budget)
-    return budget * float(np.sum(share * took / tokens) / np.sum(share))
-
-
-def _grouped(weight: Any, value: Any) -> tuple[Any, Any]:
-    """Return weights of neighbours in order of value, in groups that thin out towards the largest, and the groups."""
-    order = np.argsort(value)
-    rank = np.cumsum(weight[order]) - weight[order] / 2
-    group = np.floor(_GROUPS * (1 - np.maximum(0.0, 1 - rank) ** 0.4)).astype(int)
-    _, start = np.unique(group, return_index=True)
-    return np.add.reduceat(weight[order], start), (order, start)
-
-
-def _means(value: Any, weight: Any, groups: Any) -> Any:
-    order, start = groups
-    return np.add.reduceat((weight * value)[order], start) / np.add.reduceat(weight[order], start)
-
-
-def _by_rank(weight: Any, value: Any) -> tuple[Any, Any]:
-    """Return weights and means of neighbours in order of value, in groups that thin out towards both ends."""
-    if not len(weight):
-        return weight, value
-    order = np.argsort(value)
-    rank = np.cumsum(weight[order]) - weight[order] / 2
-    rank = rank / float(weight.sum())
-    group = np.floor(_LENGTHS * np.arccos(np.clip(1 - 2 * rank, -1.0, 1.0)) / np.pi).astype(int)
-    _, start = np.unique(group, return_index=True)
-    together = np.add.reduceat(weight[order], start)
-    return together, np.add.reduceat((weight * value)[order], start) / together

@@ -13,10 +13,10 @@ from perfmodel.machines.alternating import PREFILL_BUDGET
 from perfmodel.machines.base import machine_of, stage_link
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.serving.cache_bytes import request_bytes
-from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.fit import fit
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Loaded, Objectives, loaded, replicas_for, statistic
+from perfmodel.serving.service import Service, serve
 from perfmodel.serving.step_times import step_times
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.weights import layer_count

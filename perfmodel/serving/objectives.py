@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.equations import queueing
-from perfmodel.serving.chain import FULL, Queue, Service, load_queue
+from perfmodel.serving.chain import FULL, Queue, load_queue
 from perfmodel.serving.laws import Law
+from perfmodel.serving.service import Service
 
 #: Times that an objective can be about, with what users call them.
 #: Times of requests as answers name them, and as a queue does.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from perfmodel.equations import speculative
 from perfmodel.errors import UserError
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
@@ -55,6 +57,8 @@ class StepTimes:
         Requests that the engine runs at once, whatever the memory.
     grows : bool
         Whether a request holds the cache of what it has brought so far, and not that of its full length.
+    tokens : float
+        Tokens that a decode step brings of each sequence, more than 1 with a draft.
     """
 
     batch: Any
@@ -73,6 +77,7 @@ class StepTimes:
     held: Any
     cap: float
     grows: bool = False
+    tokens: float = 1.0
 
     def step(self, batch: Any, context: float) -> Any:
         """Time of a decode step of so many sequences with so many tokens in each one's cache [s].
@@ -89,7 +94,7 @@ class StepTimes:
         Number
             Time [s].
         """
-        at = _between(self.context, context)
+        at = between(self.context, context)
         column = self.decode[at[0]] * (1 - at[1]) + self.decode[at[0] + 1] * at[1]
         return np.interp(batch, self.batch, column)
 
@@ -151,7 +156,7 @@ class StepTimes:
         return self._prompt(self.slot, prompt, company, cached)
 
     def _prompt(self, table: Any, prompt: Any, company: float, cached: float) -> Any:
-        at = _between(self.company, company)
+        at = between(self.company, company)
         row = table[at[0]] * (1 - at[1]) + table[at[0] + 1] * at[1]
         whole = np.interp(prompt, self.prompt, row)
         if cached == 0.0:
@@ -176,12 +181,43 @@ class StepTimes:
         return np.interp(tokens, self.length, self.held)
 
 
-def _between(knots: Any, value: float) -> tuple[int, float]:
-    """Return the interval of a value and the share of its upper end, clamped."""
+def between(knots: Any, value: float) -> tuple[int, float]:
+    """Return the interval of a value and the share of its upper end, clamped.
+
+    Parameters
+    ----------
+    knots : ndarray
+        Rising values, two at least.
+    value : float
+
+    Returns
+    -------
+    tuple of int and float
+    """
     if len(knots) == 1:
         raise ValueError("two knots at least")
-    at = int(np.clip(np.searchsorted(knots, value) - 1, 0, len(knots) - 2))
-    return at, float(np.clip((value - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0))
+    at = min(max(bisect_left(knots, value) - 1, 0), len(knots) - 2)
+    return at, min(max(float((value - knots[at]) / (knots[at + 1] - knots[at])), 0.0), 1.0)
+
+
+def passes_of(output: Any, tokens: float) -> Any:
+    """Return the mean number of steps that bring so many tokens, that of the prefill counted, which brings the first.
+
+    Parameters
+    ----------
+    output : ndarray
+        Tokens, whole numbers of at least 1 [1].
+    tokens : float
+        Tokens that a decode step brings [1].
+
+    Returns
+    -------
+    ndarray
+        Steps [1].
+    """
+    more = output - 1
+    brought = speculative.tokens_to_end(length=tokens, output=output)
+    return 1 + np.where(more > 0, np.maximum(1.0, more / brought), 0.0)
 
 
 def batch_sizes(cap: float) -> Any:
@@ -263,10 +299,12 @@ def step_times(
     batch = batch_sizes(max(1.0, np.floor(limit)))
     context = np.unique(np.round(np.geomspace(1.0, max(2.0, longest), 12)))
     decode = np.zeros((len(context), len(batch)))
-    decode[:, 1:] = speculation.decode(machine, scenario, batch[None, 1:], context[:, None]).step.time
+    decoding = speculation.decode(machine, scenario, batch[None, 1:], context[:, None])
+    tokens = float(decoding.length)
+    decode[:, 1:] = decoding.step.time * tokens
     front = machine.front_end(scenario.system)
     # A front end that sends token by token is a second server: steps cannot outrun it for long.
-    decode = np.maximum(decode, batch[None, :] * float(front.stream))
+    decode = np.maximum(decode, batch[None, :] * float(front.stream) * tokens)
     prompt = np.unique(np.round(np.geomspace(1.0, max(2.0, longest_prompt), 40)))
     company = _companies(float(batch[-1])) if rides else _GROUPS
     if len(company) == 1:
@@ -296,4 +334,5 @@ def step_times(
         held=bytes_held,
         cap=limit,
         grows=blocks_grow(scenario),
+        tokens=tokens,
     )

@@ -18,11 +18,12 @@ from perfmodel.planning.size import size
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.serving.availability import spares_for
-from perfmodel.serving.chain import load_queue, serve
+from perfmodel.serving.chain import load_queue
 from perfmodel.serving.cost import cost_of
 from perfmodel.serving.disaggregation import Pools, pools, split_step
 from perfmodel.serving.lengths import Lengths, empirical, lognormal
 from perfmodel.serving.objectives import Objectives, loaded, queue_of, replicas_for, statistic
+from perfmodel.serving.service import serve
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table, lengths_of

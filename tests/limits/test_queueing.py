@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import poisson
 
 from perfmodel.equations import batching, queueing
-from perfmodel.serving.chain import dispersion, stationary
+from perfmodel.serving.arrivals import dispersion
+from perfmodel.serving.chain import stationary
 
 EXACT = settings(derandomize=True, deadline=None, max_examples=60)
 SERVERS = st.integers(1, 400)

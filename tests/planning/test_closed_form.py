@@ -155,10 +155,12 @@ def utilisation():
 
 
 def acceptance():
-    """A step of k + 1 tokens brings 1 + a + ... + a^k of them."""
+    """A step of k + 1 tokens brings L = 1 + a + ... + a^k of them, the last one (L + 1) / 2 on average."""
     asked = question("dgx-h100", draft="llama-3.2-1b", k=4.0, alpha=0.7)
-    step = numbers(asked)["tpot_s"] * sum(0.7**power for power in range(5))
-    root = next(root.real for root in np.roots([1, 1, 1, 1, 1 - step / 6e-3]) if root.real > 0 and not root.imag)
+    last = 1 / (2 * (asked.traffic.output - 1))
+    step = numbers(asked)["tpot_s"] / ((1 - last) / sum(0.7**power for power in range(5)) + last)
+    length = (1 - last) / (6e-3 / step - last)
+    root = next(root.real for root in np.roots([1, 1, 1, 1, 1 - length]) if root.real > 0 and not root.imag)
     return asked, "tpot_s", "speculation.alpha", 6e-3, root
 
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.planning.simulate import ENOUGH, ENOUGH_CLOSED, drawn, is_enough, measured, over_seeds, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import drawn
+from perfmodel.planning.simulate import ENOUGH, ENOUGH_CLOSED, is_enough, measured, over_seeds
 from perfmodel.question import Options, resolve
-from perfmodel.serving.chain import Service, serve
 from perfmodel.serving.disaggregation import decode_service, prefill_service
 from perfmodel.serving.lengths import Lengths, lognormal
 from perfmodel.serving.objectives import queue_of, statistic
+from perfmodel.serving.service import Service, serve
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import step_times
 from perfmodel.serving.traffic import length_table
@@ -56,6 +58,8 @@ OPEN = (*CLASSES, *_POOLS, FIXED)
 #: What the closed forms are held to: median, 95th percentile.
 GOALS = {"P99 TTFT": (0.08, 0.25), "P99 TPOT": (0.06, 0.20), "P99 ITL": (0.10, 0.30)}
 CLOSED_GOALS = {"rate": (0.02, 0.10), "mean TTFT": (0.08, 0.30), "mean TPOT": (0.01, 0.08)}
+#: Requests of a seed over those that a replica holds.
+_STRIDE = 25
 _STATISTICS = {"P99 TTFT": ("ttft", "p99"), "P99 TPOT": ("tpot", "p99"), "P99 ITL": ("itl", "p99")}
 _MEANS = {"mean TTFT": ("ttft", "mean"), "mean TPOT": ("tpot", "mean")}
 
@@ -124,9 +128,11 @@ def judge_open(group: str, generator: np.random.Generator, requests: int, seeds:
         return None
     rate = used * service.capacity * replicas
     queue = queue_of(service, rate, scv, replicas)
+    # A replica that holds many requests takes many of them to come into its stride.
+    count = requests if queue.saturated else int(min(3 * requests, max(requests, _STRIDE * queue.running)))
     runs = []
     for seed in range(seeds):
-        load = drawn(rate, scv, service.lengths, requests * replicas, seed)
+        load = drawn(rate, scv, service.lengths, count * replicas, seed)
         ran = simulate(service.times, load, seed=seed, replicas=replicas, routing=service.routing).after(0.1)
         runs.append(measured(ran))
         means, errors = over_seeds(runs)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.planning.simulate import drawn, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import drawn
 from perfmodel.serving.lengths import lognormal
 from perfmodel.serving.step_times import step_times
 from tests.simulation import judge, second

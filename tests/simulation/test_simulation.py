@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from perfmodel.equations import batching, queueing
-from perfmodel.planning.simulate import Load, arrivals, drawn, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import Load, arrivals, drawn
 from perfmodel.serving.lengths import Lengths, lognormal
 from perfmodel.serving.step_times import StepTimes
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import perfmodel
-from perfmodel.planning.simulate import drawn, measured, simulate
+from perfmodel.planning.events import simulate
+from perfmodel.planning.requests import drawn
+from perfmodel.planning.simulate import measured
 
 QUESTIONS = int(os.environ.get("PERFMODEL_EVERY_QUESTION", "2"))
 REQUESTS = int(os.environ.get("PERFMODEL_REQUESTS", "10000"))

@@ -14,8 +14,9 @@ from perfmodel.machines.efficiency import KernelsEfficiency as Efficiency
 from perfmodel.machines.efficiency import efficiency_of
 from perfmodel.prediction import evaluate
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
-from perfmodel.serving.chain import Service, closed_queue, serve
+from perfmodel.serving.chain import closed_queue
 from perfmodel.serving.lengths import lognormal
+from perfmodel.serving.service import Service, serve
 from perfmodel.serving.step_times import StepTimes, step_times
 from perfmodel.specs import catalog
 from perfmodel.specs.types import Scenario
