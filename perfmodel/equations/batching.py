@@ -155,8 +155,8 @@ def life_variance(*, variance: Number, cycles: Number, prefilling: Number) -> An
     return variance * (cycles * (1 + prefilling) / spare - 2 * prefilling * geometric_sum(prefilling, cycles) / spare)
 
 
-@equation(symbol=r"t_{wake}", unit="s", source=_CYCLE)
-def wake_of_prefill(*, first: Number, cycle: Number, cycles: Number, prefilling: Number) -> Any:
+@equation(symbol=r"t_{aftereffect}", unit="s", source=_CYCLE)
+def prefill_aftereffect(*, first: Number, cycle: Number, cycles: Number, prefilling: Number) -> Any:
     r"""Time by which the step of a request's own prefill lengthens the steps after it.
 
     The step of a prefill is longer than others, so that more prompts arrive during it; their step is longer too.

@@ -118,7 +118,7 @@ def prefill_met(*, prompts: Number, idle: Number, fixed: Number, each: Number, f
 
 
 @equation(symbol=r"b_{pf}", unit="B", source="prompts of a step share one read of the weights")
-def prompt_traffic(*, alone: Number, shared: Number, group: Number, company: Number) -> Any:
+def prompt_traffic(*, alone: Number, shared: Number, group: Number, coscheduled: Number) -> Any:
     r"""Memory traffic of the prefill of one prompt.
 
     Parameters
@@ -127,7 +127,7 @@ def prompt_traffic(*, alone: Number, shared: Number, group: Number, company: Num
         Of a prompt that is alone in its step, and of each prompt of a group [B].
     group : Number
         Prompts of the group, more than 1 [1].
-    company : Number
+    coscheduled : Number
         Prompts of a step that has any, on average [1].
 
     Returns
@@ -135,7 +135,7 @@ def prompt_traffic(*, alone: Number, shared: Number, group: Number, company: Num
     Number
         Bytes [B].
     """
-    return alone - (alone - shared) * (1 - 1 / company) / (1 - 1 / group)
+    return alone - (alone - shared) * (1 - 1 / coscheduled) / (1 - 1 / group)
 
 
 @equation(symbol=r"t_{ret}", unit="s", source="what comes during a step waits for its end, and an end is no other time")

@@ -99,7 +99,7 @@ class Alternating(Machine):
             decoding, brought = speculation.to_end(decoding, output)
             cycle = _cycle(load, front, prefills, decoding.step.time, brought, guess.share, _ROUNDS)
             wait, median, stall, life = _waits(load, front, prefills, decoding, brought, cycle)
-            shared, occupancy = SharedPrefill(several, group, cycle.company), cycle.occupancy
+            shared, occupancy = SharedPrefill(several, group, cycle.coscheduled), cycle.occupancy
         return Loop(
             prefill=first,
             decoding=decoding,
@@ -161,8 +161,8 @@ class _Cycle:
 
     ``returning`` is the time from a last token until the step of the next prompt begins, with what the engine holds it,
     where that needs not wait for its turn (``turn``), ``own`` that of this step, ``met`` the prefill of others in each
-    step; ``share`` the steps that hold one's own prefill, ``decoding`` the requests that decode, ``company`` prompts
-    of a step that has any, and ``occupancy`` what each of them takes of it.
+    step; ``share`` the steps that hold one's own prefill, ``decoding`` the requests that decode, ``coscheduled`` the
+    prompts of a step that has any, and ``occupancy`` what each of them takes of it.
     """
 
     share: Any
@@ -171,7 +171,7 @@ class _Cycle:
     turn: Any
     own: Any
     met: Any
-    company: Any
+    coscheduled: Any
     occupancy: Any
 
 
@@ -232,7 +232,7 @@ def _cycle(
             turn=maximum(turn * (decode + prefills.full), steps - once),
             own=own,
             met=met,
-            company=prompts / any_prefills,
+            coscheduled=prompts / any_prefills,
             occupancy=prefills.each + prefills.fixed * any_prefills / prompts,
         )
 

@@ -99,13 +99,13 @@ class SharedPrefill:
     ----------
     step : Step
         The prefill of a group.
-    group, company : Number
+    group, coscheduled : Number
         Prompts of the group, and of a step that has any on average [1].
     """
 
     step: Step
     group: Any
-    company: Any
+    coscheduled: Any
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """What an engine's front end takes for a request and for a token that it sends [s], and how prompts flock."""
+    """What an engine's front end takes for a request and for a token that it sends [s], and how prompts are grouped."""
 
     request: Any = 0.0
     stream: Any = 0.0

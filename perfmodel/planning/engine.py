@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class Requests:
-    """What all replicas know of the requests: tokens, bytes, times of their prefill by company, and what they met."""
+    """What all replicas know of the requests: tokens, bytes, times of their prefill, and what they met."""
 
     def __init__(self, times: StepTimes, cached: float, load: Load) -> None:
         self.times, self.cached, self.grows = times, cached, times.grows
@@ -48,7 +48,7 @@ class Requests:
         # Whole numbers with the same mean: parts of a step fall to one request or the next, spread evenly.
         self.steps = np.floor(passes + np.arange(count) * _GOLDEN % 1.0 + 1e-9).astype(int).tolist()
         self.bytes = np.asarray(times.bytes_of(np.asarray(self.prompt) + output)).tolist()
-        self.companies = times.company.tolist()
+        self.coscheduled = times.coscheduled.tolist()
         self.took = self._by_company(times.prefill)
         self.first = self._by_company(times.first_token)
         self.slot = self._by_company(times.entry) if times.rides else self.took
@@ -63,17 +63,17 @@ class Requests:
         self.refused = self.preempted = 0
 
     def _by_company(self, form: Callable[..., Any]) -> list[list[float]]:
-        return [np.asarray(form(self.prompt, company, self.cached)).tolist() for company in self.companies]
+        return [np.asarray(form(self.prompt, coscheduled, self.cached)).tolist() for coscheduled in self.coscheduled]
 
-    def of(self, name: str, request: int, company: float) -> float:
-        """Time of a prefill in company [s]: ``took`` from decoding, until the ``first`` token, or the ``slot``."""
+    def of(self, name: str, request: int, coscheduled: float) -> float:
+        """Time of a prefill among others of its step [s]: ``took`` from decoding, until ``first`` token, or ``slot``."""
         if self.brought[request]:
             form = {"took": self.times.prefill, "first": self.times.first_token, "slot": self.times.entry}[name]
-            return float(form(self.tokens(request), company, self.cached))
+            return float(form(self.tokens(request), coscheduled, self.cached))
         table: list[list[float]] = getattr(self, name)
-        knots = self.companies
-        at = min(max(bisect_right(knots, company) - 1, 0), len(knots) - 2)
-        share = min(max((company - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
+        knots = self.coscheduled
+        at = min(max(bisect_right(knots, coscheduled) - 1, 0), len(knots) - 2)
+        share = min(max((coscheduled - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
         return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
 
     def tokens(self, request: int) -> float:
@@ -213,8 +213,8 @@ class Replica:
             if self.left[request] > 0:
                 break
             through.append(self.entering.popleft())
-        company = float(len(parts))
-        return sum(share * requests.of("took", request, company) for request, share in parts), through
+        coscheduled = float(len(parts))
+        return sum(share * requests.of("took", request, coscheduled) for request, share in parts), through
 
     def _next_slot(self, now: float) -> None:
         """Let the next prompt ride along with decoding, where the machine does that."""
@@ -225,11 +225,11 @@ class Replica:
             self._interrupt(now)
             return
         request = self.entering.popleft()
-        company = float(self.decoding + 1)
-        slot, taken = requests.of("slot", request, company), requests.of("took", request, company)
+        coscheduled = float(self.decoding + 1)
+        slot, taken = requests.of("slot", request, coscheduled), requests.of("took", request, coscheduled)
         self.slot_until = now + slot
         self.slow = 1 / (1 - min(0.9, taken / slot)) if self.decoding else 1.0
-        self._join(request, now, requests.of("first", request, company))
+        self._join(request, now, requests.of("first", request, coscheduled))
         self.world.push(self.slot_until, self.slot_ends)
         self._interrupt(now)
 

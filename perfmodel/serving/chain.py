@@ -215,15 +215,15 @@ class _Crowd:
     def started(self, running: float) -> tuple[Work, Any, float, _Number]:
         """Return the prefills, rates of ends, spread of the number and its law, as if prompts came in at once."""
         service, rate = self.service, self.rate
-        share, life, wake = overlap(service.lengths), 0.0, 0.0
+        share, life, aftereffect = overlap(service.lengths), 0.0, 0.0
         for _ in range(_STARTED):
-            company = service.shared(rate, float(service.seen(running)), running)
-            work = work_of(service, rate, self.scv, company)
+            coscheduled = service.shared(rate, float(service.seen(running)), running)
+            work = work_of(service, rate, self.scv, coscheduled)
             death = batching.batch_rate(
                 running=self.places,
                 output=service.output,
                 step=self.step,
-                own=work.mean + wake,
+                own=work.mean + aftereffect,
                 prefilling=work.share,
             )
             together = dispersion(rate, self.scv * self.level, life)
@@ -232,7 +232,9 @@ class _Crowd:
             running = max(1.0, number.inside)
             life = number.inside / rate
             if not service.times.rides:
-                wake = _wake(work, max(1e-9, number.step / (1 - work.share)), max(1.0, service.output - 1))
+                aftereffect = _aftereffect(
+                    work, max(1e-9, number.step / (1 - work.share)), max(1.0, service.output - 1)
+                )
         return work, death, spread, number
 
     def number(self, death: Any, spread: float) -> _Number:
@@ -269,12 +271,12 @@ def _places(service: Service) -> tuple[Any, Any, Any]:
     """Return numbers in the system, how many of them run on average, and how likely the next one waits."""
     from scipy.special import ndtr
 
-    cap, sway = service.cap, service.sway
-    counts = np.arange(1.0, cap + np.ceil(3 * sway) + 1)
-    if sway == 0.0:
+    cap, cap_deviation = service.cap, service.cap_deviation
+    counts = np.arange(1.0, cap + np.ceil(3 * cap_deviation) + 1)
+    if cap_deviation == 0.0:
         return counts, counts, (counts >= cap) * 1.0
-    beyond = (counts - cap) / sway
-    running = counts - sway * (beyond * ndtr(beyond) + np.exp(-beyond * beyond / 2) / np.sqrt(2 * np.pi))
+    beyond = (counts - cap) / cap_deviation
+    running = counts - cap_deviation * (beyond * ndtr(beyond) + np.exp(-beyond * beyond / 2) / np.sqrt(2 * np.pi))
     return counts, np.maximum(np.minimum(1.0, counts), running), ndtr(beyond)
 
 
@@ -303,7 +305,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
     probability[-1] = 1.0
     for _ in range(6 if think > 0 else 1):
         inside = float(np.sum(np.minimum(np.arange(count + 1), cap) * probability))
-        work = work_of(service, rate, 1.0, service.company(max(1.0, inside), max(1.0, inside / output)))
+        work = work_of(service, rate, 1.0, service.coscheduled(max(1.0, inside), max(1.0, inside / output)))
         if think > 0:
             step = service.steps(running)
             death = batching.batch_rate(running=running, output=output, step=step, own=work.mean, prefilling=work.share)
@@ -345,7 +347,7 @@ def _admission_factor(cap: int, used: float, arrival_scv: float, service_scv: fl
     return served * min(1.0, (arrival_scv + service_scv) / (1 + service_scv))
 
 
-def _wake(work: Work, cycle: float, steps: float) -> float:
+def _aftereffect(work: Work, cycle: float, steps: float) -> float:
     """Time by which own prefill and the arrivals that bunch behind it lengthen the steps after it [s]."""
     spread = batching.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=work.square)
     # An arrival finds a long step rather than a short one, and arrivals that bunch share it.
@@ -355,7 +357,7 @@ def _wake(work: Work, cycle: float, steps: float) -> float:
     found = batching.cycle_variance(cycle=cycle, rate=work.rate, prefilling=work.share, prefill_square=square)
     together = max(0.0, float(work.share * (cycle + found / cycle) + (one - 1) * work.mean))
     first = cycle * (1 - work.share) + work.mean + together
-    drawn = batching.wake_of_prefill(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
+    drawn = batching.prefill_aftereffect(first=first, cycle=cycle, cycles=steps, prefilling=work.share)
     behind = dispersion(work.rate, work.scv, steps * cycle) - dispersion(work.rate, work.scv, window)
     return float(drawn + behind / 2 * work.mean / (1 - work.share))
 

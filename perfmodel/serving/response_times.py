@@ -49,14 +49,14 @@ class Work:
 
     rate: float
     scv: float
-    company: float
+    coscheduled: float
     took: Any
     mean: float
     square: float
     share: float
 
 
-def work_of(service: Service, rate: float, scv: float, company: float) -> Work:
+def work_of(service: Service, rate: float, scv: float, coscheduled: float) -> Work:
     """Return the prefills that a load brings.
 
     Parameters
@@ -64,17 +64,17 @@ def work_of(service: Service, rate: float, scv: float, company: float) -> Work:
     service : Service
     rate, scv : float
         Arrivals [1/s], and the squared coefficient of variation of the times between them [1].
-    company : float
-        See :meth:`Service.company` [1].
+    coscheduled : float
+        See :meth:`Service.coscheduled` [1].
 
     Returns
     -------
     Work
     """
     lengths = service.lengths
-    took = service.times.prefill(lengths.prompt, company, service.cached)
+    took = service.times.prefill(lengths.prompt, coscheduled, service.cached)
     mean = lengths.mean(took)
-    return Work(rate, scv, company, took, mean, lengths.mean(took * took), min(0.98, rate * mean))
+    return Work(rate, scv, coscheduled, took, mean, lengths.mean(took * took), min(0.98, rate * mean))
 
 
 @dataclass(frozen=True)
@@ -308,13 +308,13 @@ def door_of(state: State) -> Door:
         return (1 - state.waiting) * free + state.waiting * excess(turnover, life_scv, time)
 
     # Of those who decode, at least one sees a prompt ride along.
-    beside = max(2.0, work.company)
-    company = [1.0, 2.0] if times.rides else times.company.tolist()
-    took = np.array([times.prefill(prompt, beside if times.rides else one, service.cached) for one in company])
-    prompts = Prompts(work.rate, weight, company, took, spread_of_arrivals, excess_of_arrivals)
+    beside = max(2.0, work.coscheduled)
+    coscheduled = [1.0, 2.0] if times.rides else times.coscheduled.tolist()
+    took = np.array([times.prefill(prompt, beside if times.rides else one, service.cached) for one in coscheduled])
+    prompts = Prompts(work.rate, weight, coscheduled, took, spread_of_arrivals, excess_of_arrivals)
     if times.rides:
-        first = times.first_token(prompt, work.company, service.cached)
-        slot = times.entry(prompt, work.company, service.cached)
+        first = times.first_token(prompt, work.coscheduled, service.cached)
+        slot = times.entry(prompt, work.coscheduled, service.cached)
         wait, taken = single_file(prompts, slot)
         slowed = np.minimum(0.9, took[0] / np.maximum(times.entry(prompt, beside, service.cached), 1e-12))
         full = step * float(np.max(1 / (1 - slowed)) - 1)

@@ -38,7 +38,7 @@ class Service:
         What sets the capacity: ``memory``, ``engine``, ``prefill`` or ``speed``.
     refused : float
         Share of requests that no pool can hold.
-    sway : float
+    cap_deviation : float
         Standard deviation of the requests that the memory holds, for they are not all of one size.
     routing : str
         How requests are dealt to replicas like this one.
@@ -52,7 +52,7 @@ class Service:
     capacity: float
     binding: str
     refused: float
-    sway: float = 0.0
+    cap_deviation: float = 0.0
     routing: Routing = "least-loaded"
 
     @property
@@ -108,44 +108,46 @@ class Service:
         others = np.maximum(0.0, running - 1)
         return self.times.step(1 + others * (1 - 1 / self.output), self.context)
 
-    def occupancy(self, company: float) -> float:
+    def occupancy(self, coscheduled: float) -> float:
         """Mean time that a prompt takes from decoding [s].
 
         Parameters
         ----------
-        company : float
-            See :meth:`company` [1].
+        coscheduled : float
+            See :meth:`coscheduled` [1].
 
         Returns
         -------
         float
             Time [s].
         """
-        return float(np.interp(company, self.times.company, self._occupancies))
+        return float(np.interp(coscheduled, self.times.coscheduled, self._occupancies))
 
     @cached_property
     def _occupancies(self) -> Any:
-        """Mean time that a prompt takes from decoding, at each company of the tables [s]."""
+        """Mean time that a prompt takes from decoding, at each coscheduled of the tables [s]."""
         prompt, times = self.lengths.prompt, self.times
-        return np.array([self.lengths.mean(times.prefill(prompt, one, self.cached)) for one in times.company.tolist()])
+        return np.array(
+            [self.lengths.mean(times.prefill(prompt, one, self.cached)) for one in times.coscheduled.tolist()]
+        )
 
-    def entry(self, company: float) -> float:
+    def entry(self, coscheduled: float) -> float:
         """Mean time until the next prompt can start [s].
 
         Parameters
         ----------
-        company : float
-            See :meth:`company` [1].
+        coscheduled : float
+            See :meth:`coscheduled` [1].
 
         Returns
         -------
         float
             Time [s].
         """
-        return self.lengths.mean(self.times.entry(self.lengths.prompt, company, self.cached))
+        return self.lengths.mean(self.times.entry(self.lengths.prompt, coscheduled, self.cached))
 
-    def company(self, running: float, arriving: float) -> float:
-        """Return what stands for company in the tables: prompts in one step, or requests that decode meanwhile.
+    def coscheduled(self, running: float, arriving: float) -> float:
+        """Return what counts as coscheduled in the tables: prompts in one step, or requests that decode meanwhile.
 
         Parameters
         ----------
@@ -164,7 +166,7 @@ class Service:
         return max(1.0, min(arriving, max(1.0, self.times.budget / self.prompt), running))
 
     def shared(self, rate: float, step: float, running: float) -> float:
-        """Return what stands for company in the tables where prompts of an open load share the steps.
+        """Return what counts as coscheduled in the tables where prompts of an open load share the steps.
 
         Parameters
         ----------
@@ -185,9 +187,9 @@ class Service:
         most, cycle = max(1.0, self.times.budget / self.prompt), step
         for _ in range(_ROUNDS):
             # From below: the more prompts come in one step, the less each of them takes.
-            company = min(most, 1 + rate * cycle)
-            cycle = step + rate * cycle * self.occupancy(company)
-        return company
+            coscheduled = min(most, 1 + rate * cycle)
+            cycle = step + rate * cycle * self.occupancy(coscheduled)
+        return coscheduled
 
     def rates(self, running: Any) -> Any:
         """Requests that the replica finishes with a queue before it, by requests that run [1/s].
@@ -206,19 +208,19 @@ class Service:
         step = self.steps(running)
         found = np.empty(len(running))
         for at, (count, time) in enumerate(zip(running, step, strict=True)):
-            company = self.company(float(count), float(count) / self.output)
-            occupancy = self.occupancy(company)
+            coscheduled = self.coscheduled(float(count), float(count) / self.output)
+            occupancy = self.occupancy(coscheduled)
             found[at] = batching.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
-            found[at] = min(found[at], self.intake(company, occupancy, float(time)))
+            found[at] = min(found[at], self.intake(coscheduled, occupancy, float(time)))
         return found
 
-    def intake(self, company: float, occupancy: float, step: float) -> float:
+    def intake(self, coscheduled: float, occupancy: float, step: float) -> float:
         """Prompts that the replica can take in while it decodes [1/s].
 
         Parameters
         ----------
-        company : float
-            See :meth:`company` [1].
+        coscheduled : float
+            See :meth:`coscheduled` [1].
         occupancy : float
             Time that a prompt takes from decoding [s].
         step : float
@@ -230,7 +232,7 @@ class Service:
             Rate [1/s].
         """
         if self.times.rides:
-            return 1 / self.entry(company)
+            return 1 / self.entry(coscheduled)
         return float(
             batching.prefill_rate(occupancy=occupancy, step=step, prompt=self.prompt, budget=self.times.budget)
         )
@@ -273,16 +275,16 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0, routing: Rout
     idle = kept.mean(entry * entry) / (2 * mean) - mean / 2 * (1 if len(kept.weight) == 1 else 0)
     room = float(batching.length_biased_cap(pool=times.pool, running=biased, idle=idle))
     cap = int(max(1.0, min(room, times.cap)))
-    sway = float(np.sqrt(cap) * deviation / biased) if room < times.cap else 0.0
+    cap_deviation = float(np.sqrt(cap) * deviation / biased) if room < times.cap else 0.0
     limit = "memory" if room < times.cap else "engine"
-    service = Service(times, kept, cap, limit, cached, 0.0, "", refused, sway, routing)
+    service = Service(times, kept, cap, limit, cached, 0.0, "", refused, cap_deviation, routing)
     tried = np.unique(np.round(np.geomspace(1.0, cap, 24)))
     rates = service.rates(tried)
     best = int(np.argmax(rates))
     step = float(service.steps(tried[best]))
-    company = service.company(float(tried[best]), float(tried[best]) / service.output)
+    coscheduled = service.coscheduled(float(tried[best]), float(tried[best]) / service.output)
     binding = service.limit
-    if rates[best] >= 0.999 * service.intake(company, service.occupancy(company), step):
+    if rates[best] >= 0.999 * service.intake(coscheduled, service.occupancy(coscheduled), step):
         binding = "prefill"
     elif best < len(tried) - 1:
         binding = "speed"

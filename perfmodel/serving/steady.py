@@ -249,7 +249,7 @@ def bandwidth_utilisation(scenario: Scenario, steady: Steady) -> Any:
             alone=of_prompt,
             shared=shared.step.bytes_moved / shared.step.sequences,
             group=shared.group,
-            company=shared.company,
+            coscheduled=shared.coscheduled,
         )
     work = of_prompt + (steady.output - 1) * decode.bytes_moved / decode.sequences
     peak = machine_of(scenario.system).weights_memory(scenario.system).bandwidth

@@ -38,11 +38,11 @@ class StepTimes:
         Time of a decode step by context and batch; 0 where nothing decodes.
     prompt : ndarray
         Tokens of a prompt.
-    company : ndarray
+    coscheduled : ndarray
         Prompts prefilled together; on machines whose prefill rides along, requests that decode meanwhile.
     occupancy, latency, slot : ndarray
         Time that a prompt takes from decoding, time until its first token, and time until the next prompt can start,
-        by company and prompt.
+        by coscheduled and prompt.
     rides : bool
         Whether prompts ride along with decoding, chunk by chunk, instead of alternating with it.
     budget : float
@@ -65,7 +65,7 @@ class StepTimes:
     context: Any
     decode: Any
     prompt: Any
-    company: Any
+    coscheduled: Any
     occupancy: Any
     latency: Any
     slot: Any
@@ -98,14 +98,14 @@ class StepTimes:
         column = self.decode[at[0]] * (1 - at[1]) + self.decode[at[0] + 1] * at[1]
         return np.interp(batch, self.batch, column)
 
-    def prefill(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
+    def prefill(self, prompt: Any, coscheduled: float, cached: float = 0.0) -> Any:
         """Time that prompts take from decoding [s]; tokens of a prefix that is ``cached`` cost nothing.
 
         Parameters
         ----------
         prompt : Number
             Tokens of the prompt [1].
-        company : float
+        coscheduled : float
             Prompts together, or requests that decode meanwhile [1].
         cached : float
             Share of the prompt found in a prefix cache [1].
@@ -115,16 +115,16 @@ class StepTimes:
         Number
             Time [s].
         """
-        return self._prompt(self.occupancy, prompt, company, cached)
+        return self._prompt(self.occupancy, prompt, coscheduled, cached)
 
-    def first_token(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
+    def first_token(self, prompt: Any, coscheduled: float, cached: float = 0.0) -> Any:
         """Time from the start of a prefill to its first token [s].
 
         Parameters
         ----------
         prompt : Number
             Tokens of the prompt [1].
-        company : float
+        coscheduled : float
             Prompts together, or requests that decode meanwhile [1].
         cached : float
             Share of the prompt found in a prefix cache [1].
@@ -134,16 +134,16 @@ class StepTimes:
         Number
             Time [s].
         """
-        return self._prompt(self.latency, prompt, company, cached)
+        return self._prompt(self.latency, prompt, coscheduled, cached)
 
-    def entry(self, prompt: Any, company: float, cached: float = 0.0) -> Any:
+    def entry(self, prompt: Any, coscheduled: float, cached: float = 0.0) -> Any:
         """Time from the start of a prefill until the next one can start [s].
 
         Parameters
         ----------
         prompt : Number
             Tokens of the prompt [1].
-        company : float
+        coscheduled : float
             Prompts together, or requests that decode meanwhile [1].
         cached : float
             Share of the prompt found in a prefix cache [1].
@@ -153,10 +153,10 @@ class StepTimes:
         Number
             Time [s].
         """
-        return self._prompt(self.slot, prompt, company, cached)
+        return self._prompt(self.slot, prompt, coscheduled, cached)
 
-    def _prompt(self, table: Any, prompt: Any, company: float, cached: float) -> Any:
-        at = between(self.company, company)
+    def _prompt(self, table: Any, prompt: Any, coscheduled: float, cached: float) -> Any:
+        at = between(self.coscheduled, coscheduled)
         row = table[at[0]] * (1 - at[1]) + table[at[0] + 1] * at[1]
         whole = np.interp(prompt, self.prompt, row)
         if cached == 0.0:
@@ -306,22 +306,24 @@ def step_times(
     # A front end that sends token by token is a second server: steps cannot outrun it for long.
     decode = np.maximum(decode, batch[None, :] * float(front.stream) * tokens)
     prompt = np.unique(np.round(np.geomspace(1.0, max(2.0, longest_prompt), 40)))
-    company = _companies(float(batch[-1])) if rides else _GROUPS
-    if len(company) == 1:
-        company = np.array([company[0], company[0] + 1])
+    coscheduled = _companies(float(batch[-1])) if rides else _GROUPS
+    if len(coscheduled) == 1:
+        coscheduled = np.array([coscheduled[0], coscheduled[0] + 1])
     mean_context = float(context[len(context) // 2])
-    running = company[:, None] if rides else 1.0
-    first, occupancy = speculation.prefill(machine, scenario, running, mean_context, prompt[None, :], company[:, None])
-    shape = (len(company), len(prompt))
+    running = coscheduled[:, None] if rides else 1.0
+    first, occupancy = speculation.prefill(
+        machine, scenario, running, mean_context, prompt[None, :], coscheduled[:, None]
+    )
+    shape = (len(coscheduled), len(prompt))
     latency = np.broadcast_to(np.asarray(first.time, dtype=float), shape)
     taken = np.broadcast_to(np.asarray(occupancy, dtype=float), shape)
-    slot = machine.next_prompt(scenario, company[:, None], prompt[None, :], latency, taken)
+    slot = machine.next_prompt(scenario, coscheduled[:, None], prompt[None, :], latency, taken)
     return StepTimes(
         batch=batch,
         context=context,
         decode=decode,
         prompt=prompt,
-        company=company,
+        coscheduled=coscheduled,
         occupancy=taken,
         latency=latency,
         slot=slot,

@@ -40,10 +40,10 @@ class Prompts:
         Arrivals [1/s].
     weight : ndarray
         Shares of kinds of prompts [1].
-    company : sequence of float
+    coscheduled : sequence of float
         Numbers of prompts in a step for which times are told, rising, two at least [1].
     times : ndarray
-        Time that a prompt takes from decoding, by company and kind [s].
+        Time that a prompt takes from decoding, by coscheduled and kind [s].
     dispersion : callable
         Variance over mean of the arrivals in a window, by its length [1].
     excess : callable
@@ -52,7 +52,7 @@ class Prompts:
 
     rate: float
     weight: Any
-    company: Sequence[float]
+    coscheduled: Sequence[float]
     times: Any
     dispersion: Any
     excess: Any
@@ -61,12 +61,12 @@ class Prompts:
     def _means(self) -> tuple[Any, Any]:
         return self.times @ self.weight, self.times**2 @ self.weight
 
-    def took(self, company: float) -> Any:
+    def took(self, coscheduled: float) -> Any:
         """Time of a prompt of each kind in a step of so many [s].
 
         Parameters
         ----------
-        company : float
+        coscheduled : float
             Prompts [1].
 
         Returns
@@ -74,15 +74,15 @@ class Prompts:
         ndarray
             Times [s].
         """
-        at, part = between(self.company, company)
+        at, part = between(self.coscheduled, coscheduled)
         return self.times[at] * (1 - part) + self.times[at + 1] * part
 
-    def mean(self, company: float) -> float:
+    def mean(self, coscheduled: float) -> float:
         """Mean time of a prompt in a step of so many [s].
 
         Parameters
         ----------
-        company : float
+        coscheduled : float
             Prompts [1].
 
         Returns
@@ -90,14 +90,14 @@ class Prompts:
         float
             Time [s].
         """
-        return float(np.interp(company, self.company, self._means[0]))
+        return float(np.interp(coscheduled, self.coscheduled, self._means[0]))
 
-    def square(self, company: float) -> float:
+    def square(self, coscheduled: float) -> float:
         """Mean square of it [s2].
 
         Parameters
         ----------
-        company : float
+        coscheduled : float
             Prompts [1].
 
         Returns
@@ -105,7 +105,7 @@ class Prompts:
         float
             Mean square [s2].
         """
-        return float(np.interp(company, self.company, self._means[1]))
+        return float(np.interp(coscheduled, self.coscheduled, self._means[1]))
 
 
 @dataclass(frozen=True)

@@ -51,28 +51,30 @@ class Operators:
             self.steps[batch, near] = max(float(one.step.time), batch * self.stream)
         return self.steps[batch, near]
 
-    def prefill(self, prompt: float, company: int) -> tuple[float, float]:
+    def prefill(self, prompt: float, coscheduled: int) -> tuple[float, float]:
         """Time that a prompt takes from decoding, and until its group's first tokens."""
         near = round(np.log(max(1.0, prompt)) / 0.01)
-        if (company, near) not in self.prompts:
+        if (coscheduled, near) not in self.prompts:
             first, taken = speculation.prefill(
-                self.machine, self.scenario, 1.0, 1000.0, float(np.exp(near * 0.01)), float(company)
+                self.machine, self.scenario, 1.0, 1000.0, float(np.exp(near * 0.01)), float(coscheduled)
             )
-            self.prompts[company, near] = float(taken), float(first.time)
-        return self.prompts[company, near]
+            self.prompts[coscheduled, near] = float(taken), float(first.time)
+        return self.prompts[coscheduled, near]
 
-    def slot(self, prompt: float, company: int) -> tuple[float, float, float]:
+    def slot(self, prompt: float, coscheduled: int) -> tuple[float, float, float]:
         """Time until the next prompt can start, that the prompt takes from decoding, and until its first token."""
         near = round(np.log(max(1.0, prompt)) / 0.01)
-        if (company, near) not in self.slots:
+        if (coscheduled, near) not in self.slots:
             tokens = np.array([[float(np.exp(near * 0.01))]])
-            company_of = np.array([[float(company)]])
-            first, taken = speculation.prefill(self.machine, self.scenario, company_of, 1000.0, tokens, company_of)
+            coscheduled_of = np.array([[float(coscheduled)]])
+            first, taken = speculation.prefill(
+                self.machine, self.scenario, coscheduled_of, 1000.0, tokens, coscheduled_of
+            )
             latency = np.broadcast_to(np.asarray(first.time, dtype=float), (1, 1))
             taken = np.broadcast_to(np.asarray(taken, dtype=float), (1, 1))
-            slot = self.machine.next_prompt(self.scenario, company_of, tokens, latency, taken)
-            self.slots[company, near] = float(slot[0, 0]), float(taken[0, 0]), float(latency[0, 0])
-        return self.slots[company, near]
+            slot = self.machine.next_prompt(self.scenario, coscheduled_of, tokens, latency, taken)
+            self.slots[coscheduled, near] = float(slot[0, 0]), float(taken[0, 0]), float(latency[0, 0])
+        return self.slots[coscheduled, near]
 
     def size(self, tokens: int) -> float:
         if tokens not in self.sizes:
