@@ -1,0 +1,454 @@
+"""Sessions on machines: a closed loop of calls and pauses whose hit rate depends on itself.
+
+A hit saves prefill, so that calls take less time; calls that take longer stretch the gaps, in which more is evicted.
+Where both agree is a fixed point. There may be two that are stable: a warm cache keeps to the fast one, a cold one
+stays at the slow one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from perfmodel.equations import caching
+from perfmodel.serving.session_machine import SessionMachine, Tier, load_time, prefill_time
+from perfmodel.serving.session_table import HitTable, hit_table
+from perfmodel.serving.sessions import SessionTraffic, drawn_calls
+
+#: Response times at which fixed points are looked for, over which range [s], and halvings of an interval that has one.
+_SCAN, _LEAST, _MOST = 49, 1e-3, 2e4
+_HALVINGS = 8
+#: Ratio of response times from which on two fixed points are two.
+_APART = 1.05
+
+
+@dataclass(frozen=True)
+class SessionRouting:
+    """Who gets the calls of a session.
+
+    Attributes
+    ----------
+    replicas : float
+        Replicas [1].
+    policy : str
+        ``sticky``: a session stays on its replica. ``random``: each call goes to any. ``groups``: to any of
+        ``holders`` replicas. ``prefix``: to where its prefix lies, so that every shared prefix lies on one replica.
+    holders : float
+        Replicas among which the calls of a session are spread, of ``groups`` [1].
+    spill : float
+        Share of the calls that ``prefix`` sends to another replica for balance, where they miss [1].
+    """
+
+    replicas: float = 1.0
+    policy: Literal["sticky", "random", "groups", "prefix"] = "sticky"
+    holders: float = 1.0
+    spill: float = 0.0
+
+    @property
+    def spread(self) -> float:
+        """Replicas that hold copies of one session [1]."""
+        if self.policy == "random":
+            return float(self.replicas)
+        return float(min(self.holders, self.replicas)) if self.policy == "groups" else 1.0
+
+
+@dataclass(frozen=True)
+class SessionAnswer:
+    """What sessions meet; every number has the shape of the users and capacities asked for.
+
+    Attributes
+    ----------
+    hit_rate : Number
+        Share of the prompt tokens found in any tier [1].
+    hit_by_tier : dict
+        The same by tier, ``memory`` first [1].
+    hit_ceiling : float
+        Share that a cache without bound finds [1].
+    ttft, ttft_hit, ttft_miss : Number
+        Mean time to first token: of all calls, of those whose context is in memory, and of those whose context is
+        lost [s].
+    tpot : Number
+        Mean time of a token behind the first [s].
+    call : Number
+        Mean time of a call [s].
+    task : Number
+        Mean time from a message of a person to the end of the last call that it causes [s].
+    calls_per_task : float
+        Calls of a task [1].
+    call_rate : Number
+        Calls a second, all replicas together [1/s].
+    tasks_per_hour : Number
+        Tasks an hour, all replicas together [1/s times an hour].
+    running, waiting : Number
+        Calls that run, and that wait for a place, of one replica [1].
+    engine_load : Number
+        Share of time in which the engine prefills [1].
+    tier_load : dict
+        Bandwidth that loads of a tier use, as a share of what it has [1].
+    tier_bandwidth : dict
+        The same of one replica [B/s].
+    crossover : dict
+        Tokens from which on a load from the tier is faster than computing, at the traffic's mean time a token [1].
+    cold : SessionAnswer, optional
+        What a start with an empty cache leads to, where that is another fixed point in any setting; the same numbers
+        elsewhere.
+    """
+
+    hit_rate: Any
+    hit_by_tier: dict[str, Any]
+    hit_ceiling: float
+    ttft: Any
+    ttft_hit: Any
+    ttft_miss: Any
+    tpot: Any
+    call: Any
+    task: Any
+    calls_per_task: float
+    call_rate: Any
+    tasks_per_hour: Any
+    running: Any
+    waiting: Any
+    engine_load: Any
+    tier_load: dict[str, Any]
+    tier_bandwidth: dict[str, Any]
+    crossover: dict[str, Any]
+    cold: SessionAnswer | None = None
+
+
+@dataclass(frozen=True)
+class SessionCliff:
+    """Where the hit rate falls below a share of what could be hit.
+
+    Attributes
+    ----------
+    share : float
+        That share of the ceiling [1].
+    users : float
+        Users up to which it holds, from a warm start [1].
+    users_cold : float
+        Users up to which it also holds from a cold start [1].
+    pool : float
+        Memory of a replica from which on it holds for the users asked for [B].
+    """
+
+    share: float
+    users: float
+    users_cold: float
+    pool: float
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Constants of a traffic on a machine: work of a call whose context is held, and of one whose context is lost."""
+
+    output: float
+    think: float
+    prompt: float
+    context: float
+    lost: float
+    hit: tuple[float, float, float]
+    miss: tuple[float, float, float]
+    loads: tuple[Any, ...] = field(default=())
+    calls_per_task: float = 1.0
+    tool_time: float = 0.0
+
+
+def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier]) -> _Work:
+    calls = drawn_calls(traffic)
+    first = calls.first
+    think = calls.all_thought / len(first)
+    held = caching.checkpointed_tokens(tokens=calls.reusable, spacing=machine.checkpoint)
+
+    def moments(kept: Any) -> tuple[float, float, float]:
+        time = prefill_time(machine, machine.prefill, calls.prompt, kept)
+        latency = prefill_time(machine, machine.latency, calls.prompt, kept)
+        return float(time.mean()), float((time**2).mean()), float(latency.mean())
+
+    tasks = float(calls.human.sum())
+    tool = np.diff(calls.thought, prepend=0.0)
+    return _Work(
+        output=float(calls.output.mean()),
+        think=float(think),
+        prompt=float(calls.prompt.mean()),
+        context=float((calls.prompt + calls.output).mean()),
+        lost=1 - float(held.sum() / max(1.0, calls.reusable.sum())),
+        hit=moments(held),
+        miss=moments(np.zeros_like(held)),
+        loads=tuple(load_time(machine, tier, calls.prompt, held) for tier in tiers),
+        calls_per_task=len(first) / tasks,
+        tool_time=float(tool[~calls.human].sum() / tasks),
+    )
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Flat arrays of what varies, and how a response time is tried on them."""
+
+    machine: SessionMachine
+    work: _Work
+    table: HitTable
+    tiers: tuple[Tier, ...]
+    spill: float
+    users: Any
+    sessions: Any
+    capacity: Any
+    pooled: tuple[Any, ...]
+
+    def part(self, where: Any) -> _Setting:
+        """Return some of the settings."""
+        cut = {name: getattr(self, name)[where] for name in ("users", "sessions", "capacity")}
+        pooled = tuple((number[where], tokens[where]) for number, tokens in self.pooled)
+        loads = tuple(np.broadcast_to(load, self.users.shape)[where] for load in self.work.loads)
+        work = _Work(**{**vars(self.work), "loads": loads})
+        return _Setting(self.machine, work, self.table, self.tiers, self.spill, pooled=pooled, **cut)
+
+    def hits(self, response: Any) -> list[Any]:
+        """Return the share of the prompt tokens that lies in each tier and in those above it."""
+        kept = (1 - self.spill) * (1 - self.work.lost)
+        found = [kept * self.table.at(response, self.sessions, self.capacity)]
+        for sessions, tokens in self.pooled:
+            found.append(np.maximum(found[-1], kept * self.table.at(response, sessions, tokens)))
+        return found
+
+    def tried(self, response: Any) -> dict[str, Any]:
+        """Return what a response time leads to: the one that follows, and what it is made of."""
+        work, machine = self.work, self.machine
+        ceiling = max(1e-12, self.table.calls.ceiling * (1 - work.lost))
+        hits = self.hits(response)
+        tier_share = [np.clip((low - high) / ceiling, 0.0, 1.0) for high, low in pairwise(hits)]
+        lost = np.clip(1 - hits[-1] / ceiling, 0.0, 1.0)
+        loads = [share * time for share, time in zip(tier_share, work.loads, strict=True)]
+        # Where the engine waits for a load it is part of its work.
+        load = sum(loads, np.zeros_like(lost))
+        time = (1 - lost) * work.hit[0] + lost * work.miss[0] + load
+        square = (1 - lost) * work.hit[1] + lost * work.miss[1] + load * work.miss[0]
+        rate = caching.finite_source_rate(sessions=self.users, response=response, think=work.think)
+        busy = rate * time
+        variation = np.maximum(square / time**2 - 1, 0.0)
+        wait = caching.finite_source_wait(
+            rate=rate, service=time, variation=variation, sessions=np.maximum(self.users, 1.0)
+        )
+        left = np.maximum(1 - busy, 1e-9)
+        running, full = self._running(rate / left)
+        decode = running / rate
+        latency = (1 - lost) * work.hit[2] + lost * work.miss[2] + load
+        follows = machine.front + wait + latency + decode
+        return {
+            "hits": hits,
+            "tier_share": tier_share,
+            "lost": lost,
+            "rate": rate,
+            "busy": busy,
+            "wait": wait,
+            "load": load,
+            "latency": latency,
+            "decode": decode,
+            "running": running,
+            "follows": np.where((busy >= 1) | full, np.inf, follows),
+            "plain": follows,
+        }
+
+    def _running(self, rate: Any) -> tuple[Any, Any]:
+        """Return the calls that decode at a rate of calls a second of decoding, and where there is no room for them."""
+        batch = np.asarray(self.machine.batch, dtype=float)
+        flow = np.maximum.accumulate(batch / (self.work.output * np.asarray(self.machine.step, dtype=float)))
+        running = np.where(rate < flow[0], rate * self.work.output * self.machine.step[0], np.interp(rate, flow, batch))
+        most = np.minimum(np.minimum(self.machine.slots, batch[-1]), self.capacity / self.work.context)
+        return np.minimum(running, np.maximum(most, 1e-9)), (rate > flow[-1]) | (running > np.maximum(most, 1.0))
+
+    def able(self, response: Any) -> Any:
+        """Whether calls need no more than this response time."""
+        return self.tried(response)["follows"] <= response
+
+
+def _fixed_points(setting: _Setting) -> tuple[Any, Any]:
+    """Return the least and the greatest stable response time of each setting [s]."""
+    scan = np.geomspace(_LEAST, _MOST, _SCAN)
+    # Far more sessions than a machine serves make calls wait for hours, in proportion.
+    first = np.full(setting.users.shape, _SCAN - 1)
+    last = np.full(setting.users.shape, 0)
+    for at, response in enumerate(scan):
+        able = setting.able(float(response))
+        first = np.where(able & (first == _SCAN - 1), at, first)
+        last = np.where(able, last, at + 1)
+    found = []
+    for at in (first, np.minimum(last, _SCAN - 1)):
+        high = np.log(scan[at])
+        low = np.log(scan[np.maximum(at - 1, 0)])
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            able = setting.able(np.exp(middle))
+            low, high = np.where(able, low, middle), np.where(able, middle, high)
+        found.append(np.exp(high))
+    return found[0], found[1]
+
+
+def session_answer(
+    machine: SessionMachine,
+    traffic: SessionTraffic,
+    users: Any,
+    tiers: Sequence[Tier] = (),
+    routing: SessionRouting | None = None,
+) -> SessionAnswer:
+    """Return what users with sessions meet on replicas of a machine.
+
+    Parameters
+    ----------
+    machine : SessionMachine
+        One replica.
+    traffic : SessionTraffic
+    users : Number
+        Users whose sessions are live, on all replicas together; a float, or an array that broadcasts with the pool of
+        the machine and the capacities of the tiers [1].
+    tiers : sequence of Tier
+        Tiers below the memory of the chips, nearest first.
+    routing : SessionRouting, optional
+        One replica where not given.
+
+    Returns
+    -------
+    SessionAnswer
+        From a warm start; ``cold`` is there where a cold start leads elsewhere.
+
+    Notes
+    -----
+    Means throughout.  Sessions are alike and independent, and loads are as fast as the link allows one call at a
+    time; the first call of a session counts as computed but for the prefix that all share.
+    """
+    setting, shape = _setting(machine, traffic, users, tuple(tiers), routing or SessionRouting())
+    warm, cold = _fixed_points(setting)
+    answer = _answered(setting, warm, traffic, routing or SessionRouting(), shape)
+    if not np.any(cold > _APART * warm):
+        return answer
+    slow = _answered(setting, np.where(cold > _APART * warm, cold, warm), traffic, routing or SessionRouting(), shape)
+    return SessionAnswer(**{**vars(answer), "cold": slow})
+
+
+def _setting(
+    machine: SessionMachine, traffic: SessionTraffic, users: Any, tiers: tuple[Tier, ...], routing: SessionRouting
+) -> tuple[_Setting, tuple[int, ...]]:
+    replicas, spread = float(routing.replicas), routing.spread
+    varied = [users, machine.pool, machine.token_bytes]
+    varied += [value for tier in tiers for value in (tier.capacity, tier.bandwidth)]
+    arrays = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in varied))
+    shape = arrays[0].shape
+    live, pool, token, *rest = (array.reshape(-1) for array in arrays)
+    live = live * traffic.fan_out
+    groups = traffic.shared_groups / replicas if routing.policy == "prefix" else None
+    table = hit_table(traffic, spread, groups)
+    sessions = live * spread / replicas
+    capacity = pool / token
+    pooled, tokens = [], capacity
+    for tier, size in zip(tiers, rest[::2], strict=True):
+        tokens = np.maximum(tokens, size / token) if tier.inclusive else tokens + size / token
+        pooled.append((live if tier.pooled else sessions, tokens))
+    work = _work(machine, traffic, tiers)
+    # Loads are worked out once for each bandwidth that is given, not once for each setting.
+    loads = tuple(np.broadcast_to(load, shape).reshape(-1) if np.ndim(load) else load for load in work.loads)
+    work = _Work(**{**vars(work), "loads": loads})
+    return (
+        _Setting(machine, work, table, tiers, routing.spill, live / replicas, sessions, capacity, tuple(pooled)),
+        shape,
+    )
+
+
+def _answered(
+    setting: _Setting, response: Any, traffic: SessionTraffic, routing: SessionRouting, shape: tuple[int, ...]
+) -> SessionAnswer:
+    """Return the numbers at a fixed point."""
+    work, machine = setting.work, setting.machine
+    at = setting.tried(response)
+    rate = at["rate"]
+
+    def shaped(value: Any) -> Any:
+        found = np.broadcast_to(np.asarray(value, dtype=float), setting.users.shape).reshape(shape)
+        return float(found) if shape == () else found
+
+    # What calls wait beyond the work of others is for a place among those that run.
+    placed = np.maximum(response - at["plain"], 0.0)
+    queued = machine.front + at["wait"] + placed
+    names = ["memory", *(tier.name for tier in setting.tiers)]
+    parts = np.diff(np.array(at["hits"]), axis=0, prepend=0.0)
+    moved = [rate * part * work.prompt * np.mean(machine.token_bytes) for part in parts[1:]]
+    per_token = max(1e-12, (work.miss[0] - work.hit[0]) / max(1.0, work.prompt * setting.table.calls.ceiling))
+    human = work.calls_per_task
+    task = human * response + work.tool_time
+    total = rate * routing.replicas
+    tiers = setting.tiers
+    return SessionAnswer(
+        hit_rate=shaped(at["hits"][-1]),
+        hit_by_tier={name: shaped(part) for name, part in zip(names, parts, strict=True)},
+        hit_ceiling=setting.table.calls.ceiling,
+        ttft=shaped(queued + at["latency"]),
+        ttft_hit=shaped(queued + work.hit[2]),
+        ttft_miss=shaped(queued + work.miss[2]),
+        tpot=shaped(at["decode"] / work.output),
+        call=shaped(response),
+        task=shaped(task),
+        calls_per_task=human,
+        call_rate=shaped(total),
+        tasks_per_hour=shaped(3600 * total / human),
+        running=shaped(at["running"]),
+        waiting=shaped(rate * (placed + at["wait"])),
+        engine_load=shaped(np.minimum(at["busy"], 1.0)),
+        tier_load={tier.name: shaped(used / np.mean(tier.bandwidth)) for tier, used in zip(tiers, moved, strict=True)},
+        tier_bandwidth={tier.name: shaped(used) for tier, used in zip(tiers, moved, strict=True)},
+        crossover={
+            tier.name: shaped(
+                caching.crossover_tokens(
+                    start=tier.start, compute=per_token, load=np.mean(machine.token_bytes) / np.mean(tier.bandwidth)
+                )
+            )
+            for tier in tiers
+        },
+    )
+
+
+def session_cliff(
+    machine: SessionMachine,
+    traffic: SessionTraffic,
+    users: float,
+    tiers: Sequence[Tier] = (),
+    routing: SessionRouting | None = None,
+    share: float = 0.9,
+) -> SessionCliff:
+    """Return how far away the fall of the hit rate is, in users and in bytes.
+
+    Parameters
+    ----------
+    machine : SessionMachine
+        One replica, of fixed size.
+    traffic : SessionTraffic
+    users : float
+        Users on all replicas together [1].
+    tiers : sequence of Tier
+    routing : SessionRouting, optional
+    share : float
+        Share of the ceiling below which a hit rate has fallen [1].
+
+    Returns
+    -------
+    SessionCliff
+    """
+    many = np.geomspace(1.0, 1e5, 141)
+    warm = session_answer(machine, traffic, many, tiers, routing)
+    pools = np.geomspace(1e-3, 1e3, 141) * float(machine.pool)
+    sized = session_answer(SessionMachine(**{**vars(machine), "pool": pools}), traffic, users, tiers, routing)
+    good = share * warm.hit_ceiling
+    slow = warm if warm.cold is None else warm.cold
+
+    def until(values: Any, knots: Any) -> float:
+        fallen = np.flatnonzero(values < good)
+        if not len(fallen):
+            return float("inf")
+        at = int(fallen[0])
+        return 0.0 if at == 0 else float(np.interp(-good, -values[at - 1 : at + 1], knots[at - 1 : at + 1]))
+
+    # From the largest pool down, the first that is too small.
+    falls = until(sized.hit_rate[::-1], pools[::-1])
+    pool = 0.0 if np.isinf(falls) else (float("inf") if falls == 0.0 else falls)
+    return SessionCliff(share, until(warm.hit_rate, many), until(slow.hit_rate, many), pool)

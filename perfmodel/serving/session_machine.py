@@ -1,0 +1,138 @@
+"""One replica and the tiers of its cache as the laws of sessions see them: bytes, and times by tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.equations import caching
+from perfmodel.serving.sessions import SessionTraffic, drawn_calls
+from perfmodel.serving.step_times import step_times
+from perfmodel.specs.types import Scenario
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A tier of the cache below the memory of the chips.
+
+    Attributes
+    ----------
+    name : str
+        ``host``, ``store``, ``peer`` ...
+    capacity : Number
+        Of one replica, or of all where ``pooled`` [B].
+    bandwidth : Number
+        At which one replica loads from it, shared by its calls [B/s].
+    start : float
+        Time before the first byte of a load [s].
+    inclusive : bool
+        Whether it also holds what the tiers above hold, so that capacities do not add up.
+    pooled : bool
+        Whether all replicas share it.
+    by_layer : bool
+        Whether a load hides behind the computation of the layers before; else the engine waits for it.
+    """
+
+    name: str
+    capacity: Any
+    bandwidth: Any
+    start: float = 0.0
+    inclusive: bool = True
+    pooled: bool = False
+    by_layer: bool = False
+
+
+@dataclass(frozen=True)
+class SessionMachine:
+    """One replica as the laws of sessions see it.
+
+    Attributes
+    ----------
+    pool : Number
+        KV cache of the replica [B].
+    token_bytes : Number
+        Cache of a token, all chips of the replica together [B].
+    prompt, prefill : ndarray
+        Tokens of a prompt, rising, and the time that it takes from the engine [s].
+    latency : ndarray
+        Time until its first token, once it has started [s].
+    batch, step : ndarray
+        Sequences that decode together, from 1, and the time of a step at the mean context of the traffic [s].
+    slots : Number
+        Calls that the engine runs at once, whatever the memory [1].
+    front : float
+        Time of the front end for a call [s].
+    checkpoint : float
+        Tokens between the checkpoints at which recurrent states or windows are kept; 0 where the cache can be cut
+        anywhere [1].
+    """
+
+    pool: Any
+    token_bytes: Any
+    prompt: Any
+    prefill: Any
+    latency: Any
+    batch: Any
+    step: Any
+    slots: Any = np.inf
+    front: float = 0.0
+    checkpoint: float = 0.0
+
+
+def prefill_time(machine: SessionMachine, times: Any, prompt: Any, held: Any) -> Any:
+    """Return the time of prompts of which a head is held: the least that a pass takes is paid once."""
+    whole = np.interp(prompt, machine.prompt, times)
+    return np.maximum(whole - np.interp(held, machine.prompt, times) + times[0], times[0])
+
+
+def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> Any:
+    """Return what a call whose context lies in a tier takes beyond one whose context is in memory [s].
+
+    It loads where that is faster than computing, and by layer only what the computation of the rest does not hide.
+    """
+    near = prefill_time(machine, machine.prefill, prompt, held)
+    again = prefill_time(machine, machine.prefill, prompt, 0.0) - near
+    size = held * np.mean(machine.token_bytes)
+    # Calls of every size are weighed at each bandwidth that is asked for.
+    bandwidth = np.asarray(tier.bandwidth, dtype=float)[..., None]
+    load = caching.load_time(start=tier.start, size=size, bandwidth=bandwidth)
+    if tier.by_layer:
+        load = np.maximum(load - near, 0.0)
+    return np.minimum(load, again).mean(axis=-1)
+
+
+def session_machine(scenario: Scenario, traffic: SessionTraffic, *, checkpoint: float = 0.0) -> SessionMachine:
+    """Return one replica of a scenario as the laws of sessions see it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        All numbers floats.
+    traffic : SessionTraffic
+        Its mean context is that of the decode steps, its longest call that of the tables.
+    checkpoint : float
+        Tokens between the checkpoints of recurrent states and windows; 0 where the cache can be cut anywhere [1].
+
+    Returns
+    -------
+    SessionMachine
+    """
+    calls = drawn_calls(traffic)
+    whole = calls.prompt + calls.output
+    times = step_times(scenario, longest_prompt=float(calls.prompt.max()), longest=float(whole.max()))
+    context = float(whole.mean())
+    batch = times.batch[1:]
+    return SessionMachine(
+        pool=times.pool,
+        token_bytes=float(times.bytes_of(context)) / context,
+        prompt=times.prompt,
+        prefill=times.prefill(times.prompt, 1.0),
+        latency=times.first_token(times.prompt, 1.0),
+        batch=batch,
+        step=times.step(batch, context),
+        slots=times.cap,
+        front=times.front,
+        checkpoint=checkpoint,
+    )
