@@ -21,6 +21,8 @@ from perfmodel.serving.sessions import SessionCalls
 _GAPS, _SIZES = 24, 4
 #: Contexts in the cache from which on the sum over other sessions is normal for all that counts.
 MANY_CONTEXTS = 40.0
+#: Tokens above which some are held, and not what sums lose to rounding.
+_SOME = 1e-3
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,20 @@ class Windows:
         Rising lengths of windows [s].
     mean, variance : ndarray
         Of the tokens of the last call in the window of each session called in it [1].
+    sessions : ndarray
+        Mean number of the sessions called in it [1].
+    touched : ndarray
+        Share of the windows in which the slot makes a call at all [1].
     """
 
     time: Any
     mean: Any
     variance: Any
+    sessions: Any
+    touched: Any
 
-    def at(self, time: Any) -> tuple[Any, Any]:
-        """Return both moments in windows of other lengths: by power laws between the rows, in proportion beyond them.
+    def at(self, time: Any) -> tuple[Any, ...]:
+        """Return all of them in windows of other lengths: by power laws between the rows, in proportion beyond them.
 
         Parameters
         ----------
@@ -50,16 +58,16 @@ class Windows:
         Returns
         -------
         tuple of ndarray
-            Mean and variance [1].
+            Mean and variance of the tokens, mean number of sessions, share of windows with a call [1].
         """
         asked = np.log(np.maximum(time, 1e-9))
         knots = np.log(self.time)
         beyond = np.minimum(asked - knots[0], 0.0) + np.maximum(asked - knots[-1], 0.0)
-        mean, variance = (
+        *moments, touched = (
             np.exp(np.interp(asked, knots, np.log(np.maximum(values, 1e-9))) + beyond)
-            for values in (self.mean, self.variance)
+            for values in (self.mean, self.variance, self.sessions, self.touched)
         )
-        return mean, variance
+        return *moments, np.minimum(touched, 1.0)
 
 
 @dataclass(frozen=True)
@@ -109,24 +117,25 @@ def session_windows(
     total = calls.all_thought + calls.all_called * response
     until = np.where(calls.last, np.inf, np.append(np.diff(started), np.inf))
     tokens = np.maximum(calls.prompt + calls.output - shared, 0.0)
-    mean, variance = [], []
+    rows = []
     for window in time:
         held = np.minimum(until, np.minimum(window, ttl + response * calls.weight))
         average = float((tokens * held).sum() / total)
-        mean.append(average)
-        variance.append(max(0.0, _square(tokens, started, held, total) / total - average**2))
-    return Windows(np.asarray(time, dtype=float), np.array(mean), np.array(variance))
+        square, touched = _square(tokens, started, held, total)
+        rows.append((average, max(0.0, square / total - average**2), float(held.sum() / total), touched / total))
+    return Windows(np.asarray(time, dtype=float), *np.array(rows).T)
 
 
-def _square(tokens: Any, started: Any, held: Any, total: float) -> float:
-    """Return the integral of the square of all tokens held, over the time of the slot, at whose end it begins anew."""
+def _square(tokens: Any, started: Any, held: Any, total: float) -> tuple[float, float]:
+    """Return the integral of the square of all tokens held and the time in which any are; the slot goes in a circle."""
     ended = started + held
     rounds = np.floor(ended / total)
     times = np.concatenate([[0.0], started, ended - rounds * total])
     change = np.concatenate([[float((tokens * rounds).sum())], tokens, -tokens])
     order = np.argsort(times, kind="stable")
     level = np.cumsum(change[order])
-    return float((level**2 * np.diff(np.append(times[order], total))).sum())
+    time = np.diff(np.append(times[order], total))
+    return float((level**2 * time).sum()), float(time[level > _SOME].sum())
 
 
 def session_reuses(calls: SessionCalls, response: float, *, ttl: float = np.inf, shared: float = 0.0) -> Reuses:
@@ -164,33 +173,41 @@ def session_reuses(calls: SessionCalls, response: float, *, ttl: float = np.inf,
     return Reuses(*np.array(rows).reshape(-1, 4).T)
 
 
-def kept_share(context: Any, capacity: Any, mean: Any, variance: Any) -> Any:
+def kept_share(context: Any, capacity: Any, mean: Any, variance: Any, idle: Any = 0.0) -> Any:
     """Share of a context that the cache still holds, by a gamma law of what others touched in between.
 
-    A sum of positive terms of which most are zero is skewed while few contexts fit; with many the gamma law is the
-    normal one of :func:`~perfmodel.equations.caching.kept_tokens`, which then is used.
+    A sum of positive terms of which most are zero is skewed while few contexts fit, and may be zero itself; with many
+    the gamma law is the normal one of :func:`~perfmodel.equations.caching.kept_tokens`, which then is used.
 
     Parameters
     ----------
     context, capacity, mean, variance : ndarray
         Tokens, and moments of the tokens that others touched [1].
+    idle : ndarray
+        Chance that they touched none [1].
 
     Returns
     -------
     ndarray
         Share [1].
     """
-    context, capacity, mean, variance = np.broadcast_arrays(
-        *(np.asarray(value, dtype=float) for value in (context, capacity, mean, variance))
+    context, capacity, mean, variance, idle = np.broadcast_arrays(
+        *(np.asarray(value, dtype=float) for value in (context, capacity, mean, variance, idle))
     )
     found = caching.kept_tokens(context=context, capacity=capacity, mean=mean, variance=variance)
     found = np.asarray(found, dtype=float).copy()
-    # Far from the edge of the cache no law matters, and the shape of a gamma law is out of reach of its series.
+    # Where others are certain to touch as much, no law matters.
     few = (capacity < MANY_CONTEXTS * np.maximum(context, 1.0)) & (mean > 0) & (variance > 1e-6 * mean**2)
     if few.any():
-        size, room, m, v = context[few], capacity[few], mean[few], variance[few]
-        shape, scale = m * m / v, v / m
-        found[few] = _gamma_room(room, m, shape, scale) - _gamma_room(room - size, m, shape, scale)
+        size, room, m, v, none = context[few], capacity[few], mean[few], variance[few], idle[few]
+        # Moments of what is touched where any is; the variance of a sum is no less than that of its sign.
+        none = np.minimum(none, v / (v + m * m))
+        some = np.maximum(1 - none, 1e-12)
+        average = m / some
+        spread = np.maximum((v + m * m) / some - average**2, 1e-6 * average**2)
+        shape, scale = average**2 / spread, spread / average
+        kept = _gamma_room(room, average, shape, scale) - _gamma_room(room - size, average, shape, scale)
+        found[few] = none * np.clip(room, 0.0, size) + some * kept
     return np.clip(found / np.maximum(context, 1e-300), 0.0, 1.0)
 
 
@@ -221,8 +238,9 @@ def hit_rate(capacity: Any, sessions: Any, windows: Windows, reuses: Reuses) -> 
     """
     capacity = np.asarray(capacity, dtype=float)[..., None]
     others = np.maximum(np.asarray(sessions, dtype=float) - 1, 0.0)[..., None]
-    mean, variance = windows.at(reuses.gap)
-    return (reuses.share * kept_share(reuses.reusable, capacity, others * mean, others * variance)).sum(axis=-1)
+    mean, variance, _, touched = windows.at(reuses.gap)
+    idle = (1 - touched) ** others
+    return (reuses.share * kept_share(reuses.reusable, capacity, others * mean, others * variance, idle)).sum(axis=-1)
 
 
 def ttl_hit_rate(ttl: Any, reuses: Reuses) -> Any:

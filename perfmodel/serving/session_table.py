@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.serving.session_cache import (
+    Windows,
+    hit_rate,
     kept_share,
     session_reuses,
     session_windows,
@@ -20,7 +22,7 @@ _RESPONSES = np.geomspace(0.02, 2e4, 25)
 _SESSIONS = np.concatenate([[1.0, 2.0, 3.0], np.geomspace(4.0, 1e5, 18)])
 _FITS = np.concatenate([np.geomspace(1e-4, 1e-2, 5)[:-1], np.geomspace(1e-2, 10.0, 40), [30.0, 1000.0]])
 #: Windows for which moments are worked out at each response time, and gaps that stand for those of a shared prefix.
-_WINDOWS, _SHARED = 12, 8
+_WINDOWS, _SHARED = 12, 48
 
 
 @dataclass(frozen=True)
@@ -70,31 +72,49 @@ class HitTable:
             Share of the prompt tokens [1].
         """
         calls, shared, ttl = self.calls, float(self.traffic.shared_tokens), float(self.traffic.ttl)
-        groups = max(1.0, float(self.traffic.shared_groups))
-        reuses = session_reuses(calls, response, ttl=ttl, shared=shared)
-        low = max(1e-3, float(reuses.gap.min(initial=1.0)))
-        high = max(2 * low, float(reuses.gap.max(initial=2.0)))
-        windows = session_windows(calls, np.geomspace(low, high, _WINDOWS), response, ttl=ttl, shared=shared)
         sessions, capacity = (np.asarray(value, dtype=float)[..., None] for value in (sessions, capacity))
-        rate = sessions * len(calls.session) / (calls.all_thought + calls.all_called * response)
+        others = np.maximum(sessions - 1, 0.0)
+        reuses = session_reuses(calls, response, ttl=ttl, shared=shared)
+        low, high = (float(np.quantile(reuses.gap, at)) if len(reuses.gap) else 1.0 for at in (0, 1))
+        windows = np.geomspace(max(1e-3, low), max(2e-3, 2 * low, high), _WINDOWS)
+        alone = session_windows(calls, windows, response, ttl=ttl, shared=shared)
+        if shared == 0:
+            return hit_rate(capacity[..., 0], sessions[..., 0], alone, reuses)
+        groups = max(1.0, float(self.traffic.shared_groups))
+        whole = session_windows(calls, windows, response, ttl=ttl)
 
-        def found(context: Any, gap: Any, others: Any) -> Any:
-            mean, variance = windows.at(gap)
-            touched = -np.expm1(-rate * gap / groups)
-            prefixes = shared * (groups - 1) * touched
-            return kept_share(
-                context, capacity, others * mean + prefixes, others * variance + prefixes * shared * (1 - touched)
-            )
+        def touched(gap: Any, members: float) -> tuple[Any, ...]:
+            """What sessions touch in a gap, of the group itself too or only others."""
+            mean, variance, number, called = alone.at(gap)
+            strange = others * (1 - (1 - members) / groups)
+            # Sessions of one group touch one prefix; where each has its own, it comes and goes with the session.
+            distinct = (groups - 1) * -np.expm1(-others * number / groups)
+            own = distinct / np.maximum(others * number, 1e-12)
+            spread = variance + own * np.maximum(whole.at(gap)[1] - variance, 0.0)
+            return strange * mean + shared * distinct, strange * spread, (1 - called) ** strange
 
-        # Its own prefix is touched with every call of a session, so it lies before the rest of the context.
-        own = found(reuses.reusable + shared, reuses.gap, np.maximum(sessions - 1, 0.0))
-        hit = (reuses.share * own).sum(axis=-1)
-        if shared > 0:
-            gap = -np.log1p(-(np.arange(_SHARED) + 0.5) / _SHARED) * groups / rate
-            part = float(np.minimum(calls.reusable, shared).sum() / calls.prompt.sum())
-            kept = found(shared, gap, sessions) * (gap <= ttl + response)
-            hit = hit + part * kept.mean(axis=-1)
-        return hit
+        # Its prefix is used after the rest of its context, so that it is evicted later.
+        own = kept_share(reuses.reusable, capacity - shared, *touched(reuses.gap, 1.0))
+        return (reuses.share * own).sum(axis=-1) + self._shared(response, capacity, others, alone, touched)
+
+    def _shared(self, response: float, capacity: Any, others: Any, windows: Windows, touched: Any) -> Any:
+        """Return the part of the hit rate that shared prefixes give.
+
+        The last that used one may be another session of the group, and none of the group came since.
+        """
+        calls, shared = self.calls, float(self.traffic.shared_tokens)
+        time = np.geomspace(1e-5 * windows.time[0], 30 * windows.time[-1], _SHARED)
+        kept = kept_share(shared, capacity, *touched(time, 0.0)) * (time <= self.traffic.ttl + response)
+        unseen = np.exp(-others * windows.at(time)[2] / max(1.0, float(self.traffic.shared_groups)))
+        # By when another session of the group came last, up to each time.
+        between = (kept + np.concatenate([np.ones_like(kept[..., :1]), kept[..., :-1]], axis=-1)) / 2
+        seen = np.cumsum(between * -np.diff(unseen, axis=-1, prepend=1.0), axis=-1)
+        found = np.minimum(calls.reusable, shared) / calls.prompt.sum()
+        first = calls.first
+        gap = np.diff(calls.thought + calls.called * response, prepend=0.0)
+        at = np.clip(np.searchsorted(time, gap), 0, len(time) - 1)
+        after = np.bincount(at[~first], weights=found[~first], minlength=len(time))
+        return (after * (kept * unseen + seen)).sum(axis=-1) + found[first].sum() * seen[..., -1]
 
     def at(self, response: Any, sessions: Any, capacity: Any) -> Any:
         """Return the hit rate by interpolation between the knots, in logarithms.
