@@ -104,7 +104,7 @@ def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> An
 
 
 def session_machine(scenario: Scenario, traffic: SessionTraffic, *, checkpoint: float = 0.0) -> SessionMachine:
-    """Return one replica of a scenario as the laws of sessions see it.
+    """Return one replica of a scenario, or one of its groups of attention ranks, as the laws of sessions see it.
 
     Parameters
     ----------
@@ -124,9 +124,11 @@ def session_machine(scenario: Scenario, traffic: SessionTraffic, *, checkpoint: 
     times = step_times(scenario, longest_prompt=float(calls.prompt.max()), longest=float(whole.max()))
     context = float(whole.mean())
     batch = times.batch[1:]
+    # Tables are of one chip of the fullest stage, tiers hold the cache of all.
+    chips = float(scenario.deployment.tp) * float(scenario.deployment.pp)
     return SessionMachine(
-        pool=times.pool,
-        token_bytes=float(times.bytes_of(context)) / context,
+        pool=times.pool * chips,
+        token_bytes=float(times.bytes_of(context)) / context * chips,
         prompt=times.prompt,
         prefill=times.prefill(times.prompt, 1.0),
         latency=times.first_token(times.prompt, 1.0),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import logit, ndtri
 
 from perfmodel.errors import UserError
 
@@ -291,8 +291,12 @@ def drawn_calls(traffic: SessionTraffic) -> SessionCalls:
     cut = generator.permutation((np.arange(count) + 0.5) / count) < traffic.compaction_share
     shared = float(traffic.shared_tokens)
     opened = np.clip(_stratified(generator, traffic.first, sessions), max(1.0, shared), traffic.longest)
-    prompt, cut = _contexts(traffic, opened, growth, turns, cut & ~first)
-    if traffic.context is not None:
+    cut &= ~first
+    if traffic.context is None:
+        prompt, cut = _contexts(traffic, opened, growth, turns, cut)
+    else:
+        tried = (_contexts(traffic, order, growth, turns, cut) for order in _orders(generator, opened, turns))
+        prompt, cut = min(tried, key=lambda found: abs(found[0].mean() - traffic.context.mean))
         rank = (np.argsort(np.argsort(prompt, kind="stable")) + 0.5) / count
         prompt = np.clip(traffic.context.at(rank), max(1.0, shared), traffic.longest)
     if traffic.new is None:
@@ -303,6 +307,14 @@ def drawn_calls(traffic: SessionTraffic) -> SessionCalls:
     reusable = np.clip(np.minimum(prompt - np.maximum(0.0, new), held), shared, prompt)
     reusable = np.where(first | cut, np.minimum(shared, prompt), reusable)
     return calls_of(session, think, prompt, output, reusable, human)
+
+
+def _orders(generator: Any, opened: Any, turns: Any) -> list[Any]:
+    """Return the first contexts in orders from against that of the turns to along with it."""
+    score = ndtri((np.argsort(np.argsort(turns, kind="stable")) + 0.5) / len(turns))
+    noise = generator.permutation(score)
+    orders = (np.argsort(np.argsort(r * score + np.sqrt(1 - r * r) * noise)) for r in np.linspace(-1, 1, 9))
+    return [np.sort(opened)[order] for order in orders]
 
 
 def _contexts(traffic: SessionTraffic, opened: Any, growth: Any, turns: Any, cut: Any) -> tuple[Any, Any]:
