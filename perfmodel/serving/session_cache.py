@@ -113,16 +113,24 @@ def session_windows(
     -------
     Windows
     """
-    started = calls.thought + calls.called * response
-    total = calls.all_thought + calls.all_called * response
+    started, took, total = calls.clock(response), calls.took(response), calls.total(response)
     until = np.where(calls.last, np.inf, np.append(np.diff(started), np.inf))
-    tokens = np.maximum(calls.prompt + calls.output - shared, 0.0)
+    whole = np.maximum(calls.prompt + calls.output, shared)
+    # What the next call does not use again stays in the cache as dead weight, as what a session leaves at its end.
+    used = np.minimum(whole, np.where(calls.last, np.inf, np.maximum(np.append(calls.reusable[1:], 0.0), shared)))
+    dead = np.flatnonzero(whole - used > _SOME)
+    tokens = np.concatenate([used - shared, (whole - used)[dead]])
+    started = np.concatenate([started, started[dead]])
+    until = np.concatenate([until, np.full(len(dead), np.inf)])
+    alive = np.concatenate([took, took[dead]]) + ttl
+    count = len(whole)
     rows = []
     for window in time:
-        held = np.minimum(until, np.minimum(window, ttl + response * calls.weight))
+        held = np.minimum(until, np.minimum(window, alive))
         average = float((tokens * held).sum() / total)
         square, touched = _square(tokens, started, held, total)
-        rows.append((average, max(0.0, square / total - average**2), float(held.sum() / total), touched / total))
+        number = float(held[:count].sum() / total)
+        rows.append((average, max(0.0, square / total - average**2), number, touched / total))
     return Windows(np.asarray(time, dtype=float), *np.array(rows).T)
 
 
@@ -157,8 +165,8 @@ def session_reuses(calls: SessionCalls, response: float, *, ttl: float = np.inf,
     """
     use = ~calls.first
     # Where calls went elsewhere in between, their responses are part of the gap.
-    gap = np.diff(calls.thought + calls.called * response, prepend=0.0)[use]
-    idle = gap - response * np.roll(calls.weight, 1)[use]
+    gap = np.diff(calls.clock(response), prepend=0.0)[use]
+    idle = gap - np.roll(calls.took(response), 1)[use]
     reusable = np.maximum(calls.reusable - shared, 0.0)[use]
     total = float(calls.prompt.sum())
     rows = []

@@ -8,7 +8,7 @@ stays at the slow one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -16,12 +16,13 @@ import numpy as np
 
 from perfmodel.equations import caching
 from perfmodel.serving.session_machine import SessionMachine, Tier, load_time, prefill_time
-from perfmodel.serving.session_table import HitTable, hit_table
+from perfmodel.serving.session_table import HitTable, Places, hit_table
 from perfmodel.serving.sessions import SessionTraffic, drawn_calls
 
-#: Response times at which fixed points are looked for, over which range [s], and halvings of an interval that has one.
-_SCAN, _LEAST, _MOST = 49, 1e-3, 2e4
-_HALVINGS = 8
+#: Ratio of the response times at which fixed points are looked for, and halvings of an interval that has one.
+_SCAN, _HALVINGS = 1.5, 7
+#: Settings that are worked out together, so that they stay in the cache of a core.
+_TOGETHER = 16384
 #: Ratio of response times from which on two fixed points are two.
 _APART = 1.05
 
@@ -150,11 +151,12 @@ class _Work:
     prompt: float
     context: float
     lost: float
+    flow: Any
     hit: tuple[float, float, float]
     miss: tuple[float, float, float]
-    loads: tuple[Any, ...] = field(default=())
-    calls_per_task: float = 1.0
-    tool_time: float = 0.0
+    loads: tuple[Any, ...]
+    calls_per_task: float
+    tool_time: float
 
 
 def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier]) -> _Work:
@@ -176,6 +178,8 @@ def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier
         prompt=float(calls.prompt.mean()),
         context=float((calls.prompt + calls.output).mean()),
         lost=1 - float(held.sum() / max(1.0, calls.reusable.sum())),
+        # Calls a second by batch, if the engine did nothing but decode.
+        flow=np.maximum.accumulate(np.asarray(machine.batch) / (calls.output.mean() * np.asarray(machine.step))),
         hit=moments(held),
         miss=moments(np.zeros_like(held)),
         loads=tuple(load_time(machine, tier, calls.prompt, held) for tier in tiers),
@@ -193,25 +197,31 @@ class _Setting:
     table: HitTable
     tiers: tuple[Tier, ...]
     spill: float
+    #: Sessions and places of one replica, and the places in the table of each tier, the memory first.
     users: Any
-    sessions: Any
-    capacity: Any
-    pooled: tuple[Any, ...]
+    places: tuple[Places, ...]
+    most: Any
 
     def part(self, where: Any) -> _Setting:
         """Return some of the settings."""
-        cut = {name: getattr(self, name)[where] for name in ("users", "sessions", "capacity")}
-        pooled = tuple((number[where], tokens[where]) for number, tokens in self.pooled)
-        loads = tuple(np.broadcast_to(load, self.users.shape)[where] for load in self.work.loads)
-        work = _Work(**{**vars(self.work), "loads": loads})
-        return _Setting(self.machine, work, self.table, self.tiers, self.spill, pooled=pooled, **cut)
+        loads = tuple(
+            tuple(moment[where] if np.ndim(moment) else moment for moment in load) for load in self.work.loads
+        )
+        return replace(
+            self,
+            work=replace(self.work, loads=loads),
+            users=self.users[where],
+            places=tuple(place.part(where) for place in self.places),
+            most=self.most[where],
+        )
 
     def hits(self, response: Any) -> list[Any]:
         """Return the share of the prompt tokens that lies in each tier and in those above it."""
         kept = (1 - self.spill) * (1 - self.work.lost)
-        found = [kept * self.table.at(response, self.sessions, self.capacity)]
-        for sessions, tokens in self.pooled:
-            found.append(np.maximum(found[-1], kept * self.table.at(response, sessions, tokens)))
+        found: list[Any] = []
+        for places in self.places:
+            there = kept * self.table.read(response, places)
+            found.append(np.maximum(found[-1], there) if found else there)
         return found
 
     def tried(self, response: Any) -> dict[str, Any]:
@@ -221,11 +231,11 @@ class _Setting:
         hits = self.hits(response)
         tier_share = [np.clip((low - high) / ceiling, 0.0, 1.0) for high, low in pairwise(hits)]
         lost = np.clip(1 - hits[-1] / ceiling, 0.0, 1.0)
-        loads = [share * time for share, time in zip(tier_share, work.loads, strict=True)]
         # Where the engine waits for a load it is part of its work.
-        load = sum(loads, np.zeros_like(lost))
+        load, square = np.zeros_like(lost), (1 - lost) * work.hit[1] + lost * work.miss[1]
+        for share, (added, squared) in zip(tier_share, work.loads, strict=True):
+            load, square = load + share * added, square + share * (squared - work.hit[1])
         time = (1 - lost) * work.hit[0] + lost * work.miss[0] + load
-        square = (1 - lost) * work.hit[1] + lost * work.miss[1] + load * work.miss[0]
         rate = caching.finite_source_rate(sessions=self.users, response=response, think=work.think)
         busy = rate * time
         variation = np.maximum(square / time**2 - 1, 0.0)
@@ -253,12 +263,18 @@ class _Setting:
         }
 
     def _running(self, rate: Any) -> tuple[Any, Any]:
-        """Return the calls that decode at a rate of calls a second of decoding, and where there is no room for them."""
-        batch = np.asarray(self.machine.batch, dtype=float)
-        flow = np.maximum.accumulate(batch / (self.work.output * np.asarray(self.machine.step, dtype=float)))
-        running = np.where(rate < flow[0], rate * self.work.output * self.machine.step[0], np.interp(rate, flow, batch))
-        most = np.minimum(np.minimum(self.machine.slots, batch[-1]), self.capacity / self.work.context)
-        return np.minimum(running, np.maximum(most, 1e-9)), (rate > flow[-1]) | (running > np.maximum(most, 1.0))
+        """Return the calls that decode at a rate a second of decoding, and where there is no room for them."""
+        flow, batch = self.work.flow, self.machine.batch
+        running = np.where(rate < flow[0], rate / flow[0], np.interp(rate, flow, batch))
+        return np.minimum(running, self.most), (rate > flow[-1]) | (running > np.maximum(self.most, 1.0))
+
+    def bounds(self) -> tuple[float, float]:
+        """Return response times between which all fixed points lie: one call alone, and all in line without a hit."""
+        work, machine = self.work, self.machine
+        alone = machine.front + min(work.hit[2], work.miss[2]) + 1 / work.flow[0]
+        fewest = np.maximum(1.0, self.most.min())
+        slowest = machine.front + work.miss[0] + work.miss[2] + 1 / float(np.interp(fewest, machine.batch, work.flow))
+        return 0.8 * alone, 2 * alone + 2 * float(self.users.max() + 1) * slowest
 
     def able(self, response: Any) -> Any:
         """Whether calls need no more than this response time."""
@@ -267,24 +283,33 @@ class _Setting:
 
 def _fixed_points(setting: _Setting) -> tuple[Any, Any]:
     """Return the least and the greatest stable response time of each setting [s]."""
-    scan = np.geomspace(_LEAST, _MOST, _SCAN)
-    # Far more sessions than a machine serves make calls wait for hours, in proportion.
-    first = np.full(setting.users.shape, _SCAN - 1)
-    last = np.full(setting.users.shape, 0)
-    for at, response in enumerate(scan):
-        able = setting.able(float(response))
-        first = np.where(able & (first == _SCAN - 1), at, first)
-        last = np.where(able, last, at + 1)
-    found = []
-    for at in (first, np.minimum(last, _SCAN - 1)):
-        high = np.log(scan[at])
-        low = np.log(scan[np.maximum(at - 1, 0)])
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            able = setting.able(np.exp(middle))
-            low, high = np.where(able, low, middle), np.where(able, middle, high)
-        found.append(np.exp(high))
-    return found[0], found[1]
+    low, high = setting.bounds()
+    points = 2 + int(np.log(high / low) / np.log(_SCAN))
+    scan = np.geomspace(low, high, points)
+    size = len(setting.users)
+    if size <= _TOGETHER // points:
+        able = setting.able(np.broadcast_to(scan[:, None], (points, size)))
+    else:
+        able = np.array([setting.able(float(response)) for response in scan])
+    able[-1] = True
+    first = np.argmax(able, axis=0)
+    last = points - np.argmin(able[::-1], axis=0)
+    last = np.where(able.all(axis=0), 0, last)
+    warm = _halved(setting, scan, first)
+    cold, apart = warm.copy(), np.flatnonzero(last != first)
+    if len(apart):
+        cold[apart] = _halved(setting.part(apart), scan, last[apart])
+    return warm, cold
+
+
+def _halved(setting: _Setting, scan: Any, at: Any) -> Any:
+    """Return the response time between a knot that is too short and the next one."""
+    low, high = np.log(scan[np.maximum(at - 1, 0)]), np.log(scan[at])
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        able = setting.able(np.exp(middle))
+        low, high = np.where(able, low, middle), np.where(able, middle, high)
+    return np.exp(high)
 
 
 def session_answer(
@@ -320,12 +345,13 @@ def session_answer(
     time; the first call of a session counts as computed but for the prefix that all share.
     """
     setting, shape = _setting(machine, traffic, users, tuple(tiers), routing or SessionRouting())
-    warm, cold = _fixed_points(setting)
+    parts = [setting.part(slice(at, at + _TOGETHER)) for at in range(0, len(setting.users), _TOGETHER)]
+    warm, cold = (np.concatenate(column) for column in zip(*map(_fixed_points, parts), strict=True))
     answer = _answered(setting, warm, traffic, routing or SessionRouting(), shape)
     if not np.any(cold > _APART * warm):
         return answer
     slow = _answered(setting, np.where(cold > _APART * warm, cold, warm), traffic, routing or SessionRouting(), shape)
-    return SessionAnswer(**{**vars(answer), "cold": slow})
+    return replace(answer, cold=slow)
 
 
 def _setting(
@@ -341,19 +367,23 @@ def _setting(
     groups = traffic.shared_groups / replicas if routing.policy == "prefix" else None
     table = hit_table(traffic, spread, groups)
     sessions = live * spread / replicas
-    capacity = pool / token
-    pooled, tokens = [], capacity
+    tokens = capacity = pool / token
+    places = [table.places(sessions, capacity)]
     for tier, size in zip(tiers, rest[::2], strict=True):
         tokens = np.maximum(tokens, size / token) if tier.inclusive else tokens + size / token
-        pooled.append((live if tier.pooled else sessions, tokens))
+        places.append(table.places(live if tier.pooled else sessions, tokens))
     work = _work(machine, traffic, tiers)
     # Loads are worked out once for each bandwidth that is given, not once for each setting.
-    loads = tuple(np.broadcast_to(load, shape).reshape(-1) if np.ndim(load) else load for load in work.loads)
-    work = _Work(**{**vars(work), "loads": loads})
-    return (
-        _Setting(machine, work, table, tiers, routing.spill, live / replicas, sessions, capacity, tuple(pooled)),
-        shape,
+    loads = tuple(
+        tuple(np.broadcast_to(moment, shape).reshape(-1) if np.ndim(moment) else moment for moment in load)
+        for load in work.loads
     )
+    slots = np.minimum(machine.slots, np.asarray(machine.batch)[-1])
+    most = np.maximum(np.minimum(slots, capacity / work.context), 1e-9)
+    setting = _Setting(
+        machine, replace(work, loads=loads), table, tiers, routing.spill, live / replicas, tuple(places), most
+    )
+    return setting, shape
 
 
 def _answered(
@@ -437,7 +467,7 @@ def session_cliff(
     many = np.geomspace(1.0, 1e5, 141)
     warm = session_answer(machine, traffic, many, tiers, routing)
     pools = np.geomspace(1e-3, 1e3, 141) * float(machine.pool)
-    sized = session_answer(SessionMachine(**{**vars(machine), "pool": pools}), traffic, users, tiers, routing)
+    sized = session_answer(replace(machine, pool=pools), traffic, users, tiers, routing)
     good = share * warm.hit_ceiling
     slow = warm if warm.cold is None else warm.cold
 

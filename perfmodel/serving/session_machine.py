@@ -82,15 +82,42 @@ class SessionMachine:
 
 
 def prefill_time(machine: SessionMachine, times: Any, prompt: Any, held: Any) -> Any:
-    """Return the time of prompts of which a head is held: the least that a pass takes is paid once."""
+    """Return the time of prompts of which a head is held: the least that a pass takes is paid once.
+
+    Parameters
+    ----------
+    machine : SessionMachine
+    times : ndarray
+        Those of the machine, ``prefill`` or ``latency`` [s].
+    prompt, held : ndarray
+        Tokens of each, and of these the head that is held [1].
+
+    Returns
+    -------
+    ndarray
+        Time [s].
+    """
     whole = np.interp(prompt, machine.prompt, times)
     return np.maximum(whole - np.interp(held, machine.prompt, times) + times[0], times[0])
 
 
-def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> Any:
-    """Return what a call whose context lies in a tier takes beyond one whose context is in memory [s].
+def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> tuple[Any, Any]:
+    """Return what calls whose context lies in a tier take beyond those whose context is in memory.
 
-    It loads where that is faster than computing, and by layer only what the computation of the rest does not hide.
+    They load where that is faster than computing, and by layer only what the computation of the rest does not hide.
+
+    Parameters
+    ----------
+    machine : SessionMachine
+    tier : Tier
+        Its bandwidth may be an array.
+    prompt, held : ndarray
+        Tokens of each call, and of these the head that the tier holds [1].
+
+    Returns
+    -------
+    tuple of ndarray
+        Mean of what is added [s], and mean square of all that such a call takes [s2]; of the shape of the bandwidth.
     """
     near = prefill_time(machine, machine.prefill, prompt, held)
     again = prefill_time(machine, machine.prefill, prompt, 0.0) - near
@@ -100,7 +127,8 @@ def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> An
     load = caching.load_time(start=tier.start, size=size, bandwidth=bandwidth)
     if tier.by_layer:
         load = np.maximum(load - near, 0.0)
-    return np.minimum(load, again).mean(axis=-1)
+    added = np.minimum(load, again)
+    return added.mean(axis=-1), ((near + added) ** 2).mean(axis=-1)
 
 
 def session_machine(scenario: Scenario, traffic: SessionTraffic, *, checkpoint: float = 0.0) -> SessionMachine:

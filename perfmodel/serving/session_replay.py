@@ -1,7 +1,7 @@
 """A prefix cache under sessions, call by call: a length per session and shared prefix instead of every block.
 
-Blocks of one session are used together and the cache evicts from the tail, so that what it holds of a session is a head of its
-context: one number.  That is exact: it hits as a cache does that keeps every block in one list by last use.
+Blocks of one session are used together and the cache evicts from the tail, so that what it holds of a session is a
+head of its context: one number.  That is exact: it hits as a cache does that keeps every block in one list by last use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class SessionCache:
     def __init__(self, capacity: int, ttl: float = float("inf")) -> None:
         self.room = capacity
         self.ttl = ttl
-        # Entries by last use: [blocks, owner, time].  An owner is where its entry says so; what has none is dead weight.
+        # Entries by last use: [blocks, owner, time].  An owner is where its entry says so; what has none is dead
+        # weight.
         self._order: OrderedDict[int, list[Any]] = OrderedDict()
         self._entry: dict[Any, int] = {}
         self._next = 0
@@ -213,8 +214,8 @@ def stream(
     generator = np.random.default_rng(seed)
     first = np.flatnonzero(calls.first)
     count = np.diff(np.append(first, len(calls.session)))
-    started = calls.thought + calls.called * response
-    length = np.diff(np.append(started[first], calls.all_thought + calls.all_called * response))
+    started = calls.clock(response)
+    length = np.diff(np.append(started[first], calls.total(response)))
     parts, names = [], 0
     for _ in range(sessions):
         order = generator.permutation(len(first))
@@ -234,9 +235,7 @@ def stream(
     order = np.argsort(time, kind="stable")
     session, at = session[order], at[order]
     group = generator.integers(0, groups, names)[session]
-    return Stream(
-        time[order], session, group, calls.prompt[at], calls.output[at], calls.reusable[at], shared
-    )
+    return Stream(time[order], session, group, calls.prompt[at], calls.output[at], calls.reusable[at], shared)
 
 
 def replay(
@@ -253,7 +252,8 @@ def replay(
     ----------
     calls : Stream
     capacities : sequence of float
-        Tokens of one replica, one cache each: of the memory, of it and an exclusive tier below, or of an inclusive tier [1].
+        Tokens of one replica, one cache each: of the memory, of it and an exclusive tier below, or of an inclusive
+        tier [1].
     routing : SessionRouting, optional
         One replica where not given.
     ttl : float

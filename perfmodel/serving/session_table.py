@@ -50,7 +50,18 @@ class HitTable:
         return {}
 
     def slab(self, at: int) -> Any:
-        """Return hit rates at a knot of the response time, by sessions and fit."""
+        """Return hit rates at a knot of the response time.
+
+        Parameters
+        ----------
+        at : int
+            Which knot.
+
+        Returns
+        -------
+        ndarray
+            Share, by sessions and by fit [1].
+        """
         if at not in self._slabs:
             sessions = _SESSIONS[:, None]
             self._slabs[at] = self.law(float(_RESPONSES[at]), sessions, _FITS[None, :] * sessions * self.context)
@@ -111,7 +122,7 @@ class HitTable:
         seen = np.cumsum(between * -np.diff(unseen, axis=-1, prepend=1.0), axis=-1)
         found = np.minimum(calls.reusable, shared) / calls.prompt.sum()
         first = calls.first
-        gap = np.diff(calls.thought + calls.called * response, prepend=0.0)
+        gap = np.diff(calls.clock(response), prepend=0.0)
         at = np.clip(np.searchsorted(time, gap), 0, len(time) - 1)
         after = np.bincount(at[~first], weights=found[~first], minlength=len(time))
         return (after * (kept * unseen + seen)).sum(axis=-1) + found[first].sum() * seen[..., -1]
@@ -131,21 +142,81 @@ class HitTable:
         ndarray
             Share of the prompt tokens [1].
         """
+        return self.read(response, self.places(sessions, capacity))
+
+    def places(self, sessions: Any, capacity: Any) -> Places:
+        """Return where settings lie between the knots of the table.
+
+        Parameters
+        ----------
+        sessions, capacity : ndarray
+            Live sessions, and tokens that the cache holds [1].
+
+        Returns
+        -------
+        Places
+        """
         sessions = np.maximum(np.asarray(sessions, dtype=float), 1.0)
         fit = np.asarray(capacity, dtype=float) / (sessions * self.context)
         row, along = _place(np.log(_SESSIONS), np.log(sessions))
         column, across = _place(np.log(_FITS), np.log(np.maximum(fit, 1e-12)))
+        return Places(row * len(_FITS) + column, along, across)
+
+    def read(self, response: Any, places: Places) -> Any:
+        """Return the hit rate at places by interpolation.
+
+        Parameters
+        ----------
+        response : float or ndarray
+            Time that a call takes [s].
+        places : Places
+
+        Returns
+        -------
+        ndarray
+            Share of the prompt tokens [1].
+        """
         slab, between = _place(np.log(_RESPONSES), np.log(np.maximum(np.asarray(response, dtype=float), 1e-6)))
         if np.ndim(response) == 0:
             at = int(slab)
             table = (1 - between) * self.slab(at) + between * self.slab(at + 1)
-            return _bilinear(table, row, along, column, across)
-        stack = np.stack([self.slab(at) for at in range(int(slab.min()), int(slab.max()) + 2)])
-        size = stack[0].size
-        flat = stack.reshape(-1)
-        offset = (slab - int(slab.min())) * size + row * len(_FITS) + column
-        low, high = (_corners(flat, offset + shift, along, across) for shift in (0, size))
+            return _corners(table.reshape(-1), places.at, places)
+        first = int(slab.min())
+        stack = np.stack([self.slab(at) for at in range(first, int(slab.max()) + 2)])
+        size, flat = stack[0].size, stack.reshape(-1)
+        at = (slab - first) * size + places.at
+        low, high = (_corners(flat, at + shift, places) for shift in (0, size))
         return low + between * (high - low)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where settings lie in a table by sessions and fit.
+
+    Attributes
+    ----------
+    at : ndarray of int
+        Knot below each in both, counted row by row.
+    along, across : ndarray
+        Share of the next knot in sessions and in fit [1].
+    """
+
+    at: Any
+    along: Any
+    across: Any
+
+    def part(self, where: Any) -> Places:
+        """Return the places of some settings.
+
+        Parameters
+        ----------
+        where : slice or ndarray
+
+        Returns
+        -------
+        Places
+        """
+        return Places(self.at[where], self.along[where], self.across[where])
 
 
 def _place(knots: Any, value: Any) -> tuple[Any, Any]:
@@ -154,15 +225,12 @@ def _place(knots: Any, value: Any) -> tuple[Any, Any]:
     return at, np.clip((value - knots[at]) / (knots[at + 1] - knots[at]), 0.0, 1.0)
 
 
-def _corners(flat: Any, at: Any, along: Any, across: Any) -> Any:
+def _corners(flat: Any, at: Any, places: Places) -> Any:
     width = len(_FITS)
-    near = flat[at] + across * (flat[at + 1] - flat[at])
-    far = flat[at + width] + across * (flat[at + width + 1] - flat[at + width])
-    return near + along * (far - near)
-
-
-def _bilinear(table: Any, row: Any, along: Any, column: Any, across: Any) -> Any:
-    return _corners(table.reshape(-1), row * len(_FITS) + column, along, across)
+    near, far = flat[at], flat[at + width]
+    near = near + places.across * (flat[at + 1] - near)
+    far = far + places.across * (flat[at + width + 1] - far)
+    return near + places.along * (far - near)
 
 
 @functools.lru_cache(maxsize=32)

@@ -18,8 +18,9 @@ _CALLS, _SESSIONS = 8000, 160
 _MOST_TURNS = 2000
 #: Score at which shares of 0 and 1 stand, those of the least and the largest that was seen: one in 20,000.
 _END = 9.9
-#: Share of a call's time that goes with its output tokens; the rest is the same for all calls.
-_DECODING = 0.7
+#: Share of a call's time that goes with its output tokens, and time of a token that it is at the most [s]; the rest is
+#: the same for all calls.
+_DECODING, _TOKEN = 0.7, 0.05
 _SEED = 20260701
 #: What stands for 0 among logarithms, and shares over which a law is averaged.
 _NOTHING = 1e-9
@@ -186,10 +187,9 @@ class SessionCalls:
     thought : ndarray
         Time that the slot has thought when the call starts [s].
     called : ndarray
-        Calls that it has made by then, each by how long it takes against the mean: a call starts at ``thought`` and
-        as many mean responses [1].
-    weight : ndarray
-        How long the call takes against the mean [1].
+        Calls that it has made by then [1].
+    written : ndarray
+        Output tokens that it has written by then, over their mean [1].
     prompt, output : ndarray
         Tokens of the call [1].
     reusable : ndarray
@@ -203,7 +203,7 @@ class SessionCalls:
     session: Any
     thought: Any
     called: Any
-    weight: Any
+    written: Any
     prompt: Any
     output: Any
     reusable: Any
@@ -220,6 +220,57 @@ class SessionCalls:
     def last(self) -> Any:
         """Which calls are the last of their session."""
         return np.concatenate([np.diff(self.session) != 0, [True]])
+
+    def _writing(self, response: float) -> float:
+        """Part of a mean response that goes with the output tokens; what a call waits for does not."""
+        return min(_DECODING * response, _TOKEN * float(self.output.mean()))
+
+    def clock(self, response: float) -> Any:
+        """Return when each call starts.
+
+        Parameters
+        ----------
+        response : float
+            Mean time of a call [s].
+
+        Returns
+        -------
+        ndarray
+            Time of the slot [s].
+        """
+        writing = self._writing(response)
+        return self.thought + self.called * (response - writing) + self.written * writing
+
+    def took(self, response: float) -> Any:
+        """Return how long each call takes.
+
+        Parameters
+        ----------
+        response : float
+            Mean time of a call [s].
+
+        Returns
+        -------
+        ndarray
+            Time [s].
+        """
+        writing = self._writing(response)
+        return response - writing + writing * self.output / self.output.mean()
+
+    def total(self, response: float) -> float:
+        """Return the time of the slot at the end of its last session.
+
+        Parameters
+        ----------
+        response : float
+            Mean time of a call [s].
+
+        Returns
+        -------
+        float
+            Time [s].
+        """
+        return self.all_thought + self.all_called * response
 
     @functools.cached_property
     def ceiling(self) -> float:
@@ -251,7 +302,7 @@ class SessionCalls:
             session,
             self.thought[here],
             self.called[here],
-            self.weight[here],
+            self.written[here],
             self.prompt[here],
             self.output[here],
             np.where(first, np.minimum(shared, self.prompt[here]), least[here]),
@@ -354,17 +405,16 @@ def calls_of(session: Any, think: Any, prompt: Any, output: Any, reusable: Any, 
     """
     first = np.concatenate([[True], np.diff(session) != 0])
     thought = np.cumsum(np.where(first, 0.0, think))
-    weight = 1 - _DECODING + _DECODING * output / output.mean()
-    called = np.cumsum(weight) - weight
+    written = np.cumsum(output) / output.mean()
     return SessionCalls(
         session,
         thought,
-        called,
-        weight,
+        np.arange(len(thought), dtype=float),
+        written - output / output.mean(),
         prompt,
         output,
         reusable,
         human,
         float(thought[-1]),
-        float(weight.sum()),
+        float(len(thought)),
     )

@@ -90,7 +90,7 @@ def test_host_loads_of_an_h100():
     assert len(loaded) == 10
     for prompt, row in loaded.items():
         held = np.array([float(prompt)])
-        load = float(load_time(machine, Tier("host", 1e12, 50e9), held, held))
+        load = float(load_time(machine, Tier("host", 1e12, 50e9), held, held)[0])
         found = 1e3 * (machine.front + machine.latency[0] + load)
         assert found == pytest.approx(float(row["value"]), rel=0.15, abs=10.0)
     for row in rows(set="tiers", arm="GPU compute", metric="ttft"):
@@ -100,9 +100,7 @@ def test_host_loads_of_an_h100():
 
 def test_a_mix_of_hits_and_misses_is_harmonic():
     """The ends are given, the nine rates between follow."""
-    rates = {
-        float(row["prefix_or_reuse"]): float(row["value"]) for row in rows(set="tiers", metric="prefill_tok_s")
-    }
+    rates = {float(row["prefix_or_reuse"]): float(row["value"]) for row in rows(set="tiers", metric="prefill_tok_s")}
     assert len(rates) == 11
     for loaded, measured in rates.items():
         found = caching.mixed_rate(loaded=loaded, computing=rates[0.0], loading=rates[1.0])
@@ -112,8 +110,7 @@ def test_a_mix_of_hits_and_misses_is_harmonic():
 def test_pulls_from_a_peer():
     """Start and time a token from the shortest and the longest pull; those between follow."""
     pulled = {
-        float(row["isl"]): float(row["value"]) / 1e3
-        for row in rows(set="tiers", model="gpt-oss", arm="pull from peer")
+        float(row["isl"]): float(row["value"]) / 1e3 for row in rows(set="tiers", model="gpt-oss", arm="pull from peer")
     }
     (short, first), *between, (long, last) = sorted(pulled.items())
     rate = (long - short) / (last - first)
@@ -125,9 +122,7 @@ def test_pulls_from_a_peer():
 
 def test_crossover_of_a_slow_start():
     """A session floor of 1.7 s, 93 kB a token at 4.5 GB/s: pulling pays from 13.6 thousand tokens on, as measured."""
-    computed = {
-        float(row["isl"]): float(row["value"]) for row in rows(set="tiers", model="GLM", arm="recompute")
-    }
+    computed = {float(row["isl"]): float(row["value"]) for row in rows(set="tiers", model="GLM", arm="recompute")}
     # Computing is faster for short prompts, so that the time a token is that of the two below the crossover.
     compute = np.mean([time / tokens for tokens, time in sorted(computed.items())[:2]])
     found = caching.crossover_tokens(start=1.7, compute=compute, load=93e3 / 4.5e9)
