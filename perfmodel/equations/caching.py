@@ -144,7 +144,28 @@ def kept_tokens(*, context: Number, capacity: Number, mean: Number, variance: Nu
     return spread * (_shortfall((capacity - mean) / spread) - _shortfall((capacity - context - mean) / spread))
 
 
-@equation(symbol=r"h_r", unit="1", source="ours: LRU under rounds in random order; a client at rank u and then v finds")
+@equation(
+    symbol=r"k_\rho", unit="1", source="ours: LRU under rounds in random order; ranks of a client are u and then v"
+)
+def round_kept(*, fit: Number) -> Any:
+    r"""Share of its context that a client finds where every client asks once a round, in an order drawn anew.
+
+    Parameters
+    ----------
+    fit : Number
+        Capacity over what all clients hold in the middle of the round [1].
+
+    Returns
+    -------
+    Number
+        Mean share of what could be found [1].
+    """
+    held = minimum(fit, 1.0)
+    out = maximum(1 - held, 1e-12)
+    return held + out * log(out)
+
+
+@equation(symbol=r"h_r", unit="1", source="ours: each round adds as much to every context")
 def round_hit_rate(*, round: Number, fit: Number) -> Any:
     r"""Token hit rate of a round in which every client asks once, in an order drawn anew.
 
@@ -160,9 +181,7 @@ def round_hit_rate(*, round: Number, fit: Number) -> Any:
     Number
         Share of the prompt tokens [1].
     """
-    held = minimum(fit, 1.0)
-    out = maximum(1 - held, 1e-12)
-    return (round - 1) / round * (held + out * log(out))
+    return (round - 1) / round * round_kept(fit=fit)
 
 
 @equation(symbol=r"p_j", unit="1", source="geometric law of the last visit")
@@ -271,10 +290,12 @@ def finite_source_rate(*, sessions: Number, response: Number, think: Number) -> 
 @equation(
     symbol=r"W",
     unit="s",
-    source="Pollaczek 1930, Khinchine 1932; one customer less, as Schweitzer 1979, since none waits for itself",
+    source="Pollaczek 1930, Khinchine 1932, with fewer calls while it works; one customer less: Schweitzer 1979",
 )
-def finite_source_wait(*, rate: Number, service: Number, variation: Number, sessions: Number) -> Any:
+def finite_source_wait(*, rate: Number, service: Number, variation: Number, sessions: Number, flowing: Number) -> Any:
     r"""Mean wait before one server for the calls of a finite number of sessions.
+
+    While the server is busy only sessions that think make calls, and those soon are fewer.
 
     Parameters
     ----------
@@ -286,14 +307,17 @@ def finite_source_wait(*, rate: Number, service: Number, variation: Number, sess
         Its squared coefficient of variation [1].
     sessions : Number
         Live sessions [1].
+    flowing : Number
+        Rate of calls while the server is busy, over that while it is not [1].
 
     Returns
     -------
     Number
         Time; without bound where the server cannot keep up [s].
     """
-    load = rate * service * (1 - 1 / sessions)
-    return load * service * (1 + variation) / 2 / maximum(1 - load, 1e-12)
+    load = rate * service
+    met = (1 - 1 / sessions) * flowing * load / maximum(1 - load * (1 - flowing), 1e-12)
+    return met * service * (1 + variation) / 2 / maximum(1 - met, 1e-12)
 
 
 @equation(

@@ -10,51 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from perfmodel.equations import caching
-from perfmodel.serving.session_machine import SessionMachine, Tier, load_time, prefill_time
+from perfmodel.serving.session_machine import FirstToken, SessionMachine, SessionRouting, Tier, load_time, prefill_time
 from perfmodel.serving.session_table import HitTable, Places, hit_table
-from perfmodel.serving.sessions import SessionTraffic, drawn_calls
+from perfmodel.serving.sessions import SessionCalls, SessionTraffic, drawn_calls
+
+__all__ = ["SessionAnswer", "SessionCliff", "SessionRouting", "session_answer", "session_cliff"]
 
 #: Ratio of the response times at which fixed points are looked for, and halvings of an interval that has one.
 _SCAN, _HALVINGS = 1.5, 7
 #: Settings that are worked out together, so that they stay in the cache of a core.
 _TOGETHER = 16384
+#: Shares at which the law of the time of a call itself is read.
+_SHARES = (np.arange(48) + 0.5) / 48
 #: Ratio of response times from which on two fixed points are two.
 _APART = 1.05
-
-
-@dataclass(frozen=True)
-class SessionRouting:
-    """Who gets the calls of a session.
-
-    Attributes
-    ----------
-    replicas : float
-        Replicas [1].
-    policy : str
-        ``sticky``: a session stays on its replica. ``random``: each call goes to any. ``groups``: to any of
-        ``holders`` replicas. ``prefix``: to where its prefix lies, so that every shared prefix lies on one replica.
-    holders : float
-        Replicas among which the calls of a session are spread, of ``groups`` [1].
-    spill : float
-        Share of the calls that ``prefix`` sends to another replica for balance, where they miss [1].
-    """
-
-    replicas: float = 1.0
-    policy: Literal["sticky", "random", "groups", "prefix"] = "sticky"
-    holders: float = 1.0
-    spill: float = 0.0
-
-    @property
-    def spread(self) -> float:
-        """Replicas that hold copies of one session [1]."""
-        if self.policy == "random":
-            return float(self.replicas)
-        return float(min(self.holders, self.replicas)) if self.policy == "groups" else 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +46,8 @@ class SessionAnswer:
     ttft, ttft_hit, ttft_miss : Number
         Mean time to first token: of all calls, of those whose context is in memory, and of those whose context is
         lost [s].
+    first_token : FirstToken
+        Law of the time to first token, of which quantiles are read.
     tpot : Number
         Mean time of a token behind the first [s].
     call : Number
@@ -105,6 +81,7 @@ class SessionAnswer:
     ttft: Any
     ttft_hit: Any
     ttft_miss: Any
+    first_token: FirstToken
     tpot: Any
     call: Any
     task: Any
@@ -154,6 +131,8 @@ class _Work:
     flow: Any
     hit: tuple[float, float, float]
     miss: tuple[float, float, float]
+    own: tuple[Any, Any]
+    thinking: tuple[Any, Any]
     loads: tuple[Any, ...]
     calls_per_task: float
     tool_time: float
@@ -165,9 +144,13 @@ def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier
     think = calls.all_thought / len(first)
     held = caching.checkpointed_tokens(tokens=calls.reusable, spacing=machine.checkpoint)
 
+    none = np.zeros_like(held)
+
+    def latency_of(kept: Any) -> Any:
+        return prefill_time(machine, machine.latency, calls.prompt, kept)
+
     def moments(kept: Any) -> tuple[float, float, float]:
-        time = prefill_time(machine, machine.prefill, calls.prompt, kept)
-        latency = prefill_time(machine, machine.latency, calls.prompt, kept)
+        time, latency = prefill_time(machine, machine.prefill, calls.prompt, kept), latency_of(kept)
         return float(time.mean()), float((time**2).mean()), float(latency.mean())
 
     tasks = float(calls.human.sum())
@@ -181,11 +164,20 @@ def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier
         # Calls a second by batch, if the engine did nothing but decode.
         flow=np.maximum.accumulate(np.asarray(machine.batch) / (calls.output.mean() * np.asarray(machine.step))),
         hit=moments(held),
-        miss=moments(np.zeros_like(held)),
+        miss=moments(none),
+        own=(np.quantile(latency_of(held), _SHARES), np.quantile(latency_of(none), _SHARES)),
+        thinking=_thinking(calls),
         loads=tuple(load_time(machine, tier, calls.prompt, held) for tier in tiers),
         calls_per_task=len(first) / tasks,
         tool_time=float(tool[~calls.human].sum() / tasks),
     )
+
+
+def _thinking(calls: SessionCalls) -> tuple[Any, Any]:
+    """Return the mean share of pauses that goes on within a time, over the logarithm of that time."""
+    time = np.geomspace(1e-3, 1e5, 49)
+    pause = np.quantile(np.diff(calls.thought, append=calls.all_thought), _SHARES)
+    return np.log(time), np.minimum(pause, time[:, None]).mean(axis=-1) / time
 
 
 @dataclass(frozen=True)
@@ -239,10 +231,13 @@ class _Setting:
         rate = caching.finite_source_rate(sessions=self.users, response=response, think=work.think)
         busy = rate * time
         variation = np.maximum(square / time**2 - 1, 0.0)
-        wait = caching.finite_source_wait(
-            rate=rate, service=time, variation=variation, sessions=np.maximum(self.users, 1.0)
-        )
         left = np.maximum(1 - busy, 1e-9)
+        # Work that a call meets lasts for so long, in which those that decode stand still and make no call.
+        knots, survive = work.thinking
+        flowing = np.interp(np.log(time * (1 + variation) / left), knots, survive)
+        wait = caching.finite_source_wait(
+            rate=rate, service=time, variation=variation, sessions=np.maximum(self.users, 1.0), flowing=flowing
+        )
         running, full = self._running(rate / left)
         decode = running / rate
         latency = (1 - lost) * work.hit[2] + lost * work.miss[2] + load
@@ -254,6 +249,7 @@ class _Setting:
             "rate": rate,
             "busy": busy,
             "wait": wait,
+            "met": flowing * busy / np.maximum(1 - busy * (1 - flowing), 1e-9),
             "load": load,
             "latency": latency,
             "decode": decode,
@@ -365,6 +361,8 @@ def _setting(
     live, pool, token, *rest = (array.reshape(-1) for array in arrays)
     live = live * traffic.fan_out
     groups = traffic.shared_groups / replicas if routing.policy == "prefix" else None
+    if traffic.rounds:
+        traffic = replace(traffic, population=traffic.population * spread / replicas)
     table = hit_table(traffic, spread, groups)
     sessions = live * spread / replicas
     tokens = capacity = pool / token
@@ -401,6 +399,7 @@ def _answered(
     # What calls wait beyond the work of others is for a place among those that run.
     placed = np.maximum(response - at["plain"], 0.0)
     queued = machine.front + at["wait"] + placed
+    waiting = np.clip(at["met"], 0.0, 1.0)
     names = ["memory", *(tier.name for tier in setting.tiers)]
     parts = np.diff(np.array(at["hits"]), axis=0, prepend=0.0)
     moved = [rate * part * work.prompt * np.mean(machine.token_bytes) for part in parts[1:]]
@@ -416,6 +415,13 @@ def _answered(
         ttft=shaped(queued + at["latency"]),
         ttft_hit=shaped(queued + work.hit[2]),
         ttft_miss=shaped(queued + work.miss[2]),
+        first_token=FirstToken(
+            shaped(machine.front + placed + at["load"]),
+            shaped(waiting),
+            shaped(at["wait"] / np.maximum(waiting, 1e-12)),
+            shaped(at["lost"]),
+            *work.own,
+        ),
         tpot=shaped(at["decode"] / work.output),
         call=shaped(response),
         task=shaped(task),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,6 +45,36 @@ class Tier:
 
 
 @dataclass(frozen=True)
+class SessionRouting:
+    """Who gets the calls of a session.
+
+    Attributes
+    ----------
+    replicas : float
+        Replicas [1].
+    policy : str
+        ``sticky``: a session stays on its replica. ``random``: each call goes to any. ``groups``: to any of
+        ``holders`` replicas. ``prefix``: to where its prefix lies, so that every shared prefix lies on one replica.
+    holders : float
+        Replicas among which the calls of a session are spread, of ``groups`` [1].
+    spill : float
+        Share of the calls that ``prefix`` sends to another replica for balance, where they miss [1].
+    """
+
+    replicas: float = 1.0
+    policy: Literal["sticky", "random", "groups", "prefix"] = "sticky"
+    holders: float = 1.0
+    spill: float = 0.0
+
+    @property
+    def spread(self) -> float:
+        """Replicas that hold copies of one session [1]."""
+        if self.policy == "random":
+            return float(self.replicas)
+        return float(min(self.holders, self.replicas)) if self.policy == "groups" else 1.0
+
+
+@dataclass(frozen=True)
 class SessionMachine:
     """One replica as the laws of sessions see it.
 
@@ -79,6 +109,74 @@ class SessionMachine:
     slots: Any = np.inf
     front: float = 0.0
     checkpoint: float = 0.0
+
+
+@dataclass(frozen=True)
+class FirstToken:
+    """Law of the time to the first token: a wait that many calls do not have, and a time of their own.
+
+    Attributes
+    ----------
+    fixed : ndarray
+        What every call takes besides [s].
+    waiting, wait : ndarray
+        Share of the calls that wait, and the mean of their waits, which are exponential [1, s].
+    lost : ndarray
+        Share of the calls whose context is lost [1].
+    held_time, lost_time : ndarray
+        Equally likely times of a call whose context is held, and of one whose context is lost [s].
+    """
+
+    fixed: Any
+    waiting: Any
+    wait: Any
+    lost: Any
+    held_time: Any
+    lost_time: Any
+
+    def share_below(self, time: Any) -> Any:
+        """Share of the calls whose first token comes within a time.
+
+        Parameters
+        ----------
+        time : ndarray
+            Time [s].
+
+        Returns
+        -------
+        ndarray
+            Share [1].
+        """
+        left = (np.asarray(time, dtype=float) - self.fixed)[..., None]
+        waiting, wait = np.asarray(self.waiting)[..., None], np.maximum(self.wait, 1e-12)[..., None]
+
+        def within(own: Any) -> Any:
+            after = left - own
+            return np.where(after >= 0, 1 - waiting * np.exp(-np.maximum(after, 0.0) / wait), 0.0).mean(axis=-1)
+
+        return (1 - self.lost) * within(self.held_time) + self.lost * within(self.lost_time)
+
+    def quantile(self, share: float) -> Any:
+        """Time to the first token that so large a share of the calls does not exceed.
+
+        Parameters
+        ----------
+        share : float
+            Share, below 1 [1].
+
+        Returns
+        -------
+        ndarray
+            Time [s].
+        """
+        low = np.zeros(np.broadcast_shapes(np.shape(self.fixed), np.shape(self.wait)))
+        longest = max(float(np.max(self.held_time)), float(np.max(self.lost_time)))
+        high = self.fixed + longest - np.log(1 - share) * self.wait + low
+        for _ in range(40):
+            middle = (low + high) / 2
+            enough = self.share_below(middle) >= share
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return float(high) if np.ndim(high) == 0 else high
 
 
 def prefill_time(machine: SessionMachine, times: Any, prompt: Any, held: Any) -> Any:

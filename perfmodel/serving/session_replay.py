@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.serving.session_loop import SessionRouting
+from perfmodel.serving.session_machine import SessionRouting
 from perfmodel.serving.sessions import SessionCalls
 
 #: Tokens of a block.

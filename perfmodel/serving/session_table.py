@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.equations import caching
 from perfmodel.serving.session_cache import (
     Windows,
     hit_rate,
@@ -219,6 +220,37 @@ class Places:
         return Places(self.at[where], self.along[where], self.across[where])
 
 
+@dataclass(frozen=True)
+class RoundTable(HitTable):
+    """Hit rates of a benchmark in rounds: between two calls of a session lie all others, however many are in flight."""
+
+    def law(self, response: float, sessions: Any, capacity: Any) -> Any:
+        """Return the hit rate by the law of rounds.
+
+        Parameters
+        ----------
+        response : float
+            Does not count [s].
+        sessions, capacity : ndarray
+            Calls in flight, which do not count, and tokens that the cache holds [1].
+
+        Returns
+        -------
+        ndarray
+            Share of the prompt tokens [1].
+        """
+        calls, population = self.calls, float(self.traffic.population)
+        number = np.arange(len(calls.session)) - np.flatnonzero(calls.first)[calls.session]
+        count = np.bincount(number)
+        context = np.bincount(number, calls.prompt + calls.output) / count
+        # Half of the others have been asked in this round when a session is, half in the one before.
+        middle = (context + np.append(0.0, context[:-1])) / 2
+        share = np.bincount(number, calls.reusable) / calls.prompt.sum()
+        fit = np.asarray(capacity, dtype=float)[..., None] / (population * middle)
+        kept = np.asarray(fit >= 1, dtype=float) if self.traffic.rounds == "fixed" else caching.round_kept(fit=fit)
+        return (share * kept).sum(axis=-1) + np.zeros(np.shape(sessions))
+
+
 def _place(knots: Any, value: Any) -> tuple[Any, Any]:
     """Return the interval of each value and the share of its upper end, clamped."""
     at = np.clip(np.searchsorted(knots, value) - 1, 0, len(knots) - 2)
@@ -252,4 +284,6 @@ def hit_table(traffic: SessionTraffic, holders: float = 1.0, groups: float | Non
     calls = drawn_calls(traffic)
     if holders > 1:
         calls = calls.seen(1 / holders)
+    if traffic.rounds:
+        return RoundTable(calls, traffic)
     return HitTable(calls, traffic if groups is None else replace(traffic, shared_groups=max(1.0, groups)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logit, ndtri
@@ -155,6 +155,11 @@ class SessionTraffic:
         Sessions that one user keeps open at the same time: itself and its subagents [1].
     ttl : float
         Time for which a cache keeps a context that nobody asks for [s].
+    rounds : str
+        How benchmarks come back that send one call of every session before the next one: in an order drawn anew
+        (``random``) or always the same (``fixed``).  Pauses then do not count for what is found.
+    population : float
+        Sessions of such a benchmark, whatever the number of calls in flight [1].
     """
 
     turns: Quantiles
@@ -174,6 +179,8 @@ class SessionTraffic:
     longest: float = math.inf
     fan_out: float = 1.0
     ttl: float = math.inf
+    rounds: Literal["", "random", "fixed"] = ""
+    population: float = 1.0
 
 
 @dataclass(frozen=True)

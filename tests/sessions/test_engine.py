@@ -114,3 +114,13 @@ def test_least_served_first_lets_new_sessions_start_sooner():
     short = [run.prompt < np.quantile(run.prompt, 0.2) for run in (fifo, least)]
     waits = [(run.first - run.asked)[of].mean() for run, of in zip((fifo, least), short, strict=True)]
     assert waits[1] < waits[0]
+
+
+@pytest.mark.parametrize("users", [50, 110])
+def test_quantiles_of_the_first_token(users):
+    closed = session_answer(machine(TOKENS), agents(), float(users))
+    run = run_sessions(machine(TOKENS), drawn_calls(agents()), users, 30_000)
+    waited = (run.first - run.asked)[10_000:]
+    assert closed.ttft == pytest.approx(waited.mean(), rel=0.3)
+    for share in (0.5, 0.95, 0.99):
+        assert closed.first_token.quantile(share) == pytest.approx(np.quantile(waited, share), rel=0.35, abs=0.1)

@@ -12,6 +12,8 @@ from perfmodel.equations import caching
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit, request_bytes
 from perfmodel.serving.session_machine import SessionMachine, Tier, load_time
+from perfmodel.serving.session_table import hit_table
+from perfmodel.serving.sessions import Quantiles, SessionTraffic
 from perfmodel.serving.step_times import step_times
 
 MEASURED = Path(__file__).parents[1] / "data" / "sessions" / "measured.csv"
@@ -127,3 +129,25 @@ def test_crossover_of_a_slow_start():
     compute = np.mean([time / tokens for tokens, time in sorted(computed.items())[:2]])
     found = caching.crossover_tokens(start=1.7, compute=compute, load=93e3 / 4.5e9)
     assert found == pytest.approx(13648, rel=0.2)
+
+
+@pytest.mark.parametrize(("arm", "tokens"), [("GPU+host 240 GB", 623e3), ("+Mooncake 760 GB", 2e6)])
+def test_a_traffic_of_rounds(arm, tokens):
+    """All ten rounds together, as a traffic: 80 sessions that grow by 2,048 tokens a round, output of one."""
+    same = Quantiles.fixed
+    traffic = SessionTraffic(
+        turns=same(10), first=same(2048), growth=same(2048), output=same(1), rounds="random", population=80.0
+    )
+    weight = {number: number * hit for number, hit in rounds(arm, "H800").items()}
+    found = hit_table(traffic).law(1.0, 4.0, tokens)
+    assert found == pytest.approx(sum(weight.values()) / 55, abs=0.03)
+
+
+def test_fixed_rounds_hit_all_or_nothing():
+    same = Quantiles.fixed
+    traffic = SessionTraffic(
+        turns=same(2), first=same(1000), growth=same(1000), output=same(1), rounds="fixed", population=100.0
+    )
+    held, lost = hit_table(traffic).law(1.0, 4.0, np.array([151e3, 149e3]))
+    assert held == pytest.approx(1001 / 3000, rel=1e-3)
+    assert lost == 0.0
