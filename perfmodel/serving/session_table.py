@@ -10,7 +10,6 @@ import numpy as np
 
 from perfmodel.equations import caching
 from perfmodel.serving.session_cache import (
-    Windows,
     hit_rate,
     kept_share,
     session_reuses,
@@ -95,38 +94,36 @@ class HitTable:
         groups = max(1.0, float(self.traffic.shared_groups))
         whole = session_windows(calls, windows, response, ttl=ttl)
 
-        def touched(gap: Any, members: float) -> tuple[Any, ...]:
-            """What sessions touch in a gap, of the group itself too or only others."""
+        def touched(gap: Any, slots: Any, members: float) -> tuple[Any, ...]:
+            """What sessions in so many slots touch in a gap, of the group itself too or only others."""
             mean, variance, number, called = alone.at(gap)
-            strange = others * (1 - (1 - members) / groups)
+            strange = slots * (1 - (1 - members) / groups)
             # Sessions of one group touch one prefix; where each has its own, it comes and goes with the session.
-            distinct = (groups - 1) * -np.expm1(-others * number / groups)
-            own = distinct / np.maximum(others * number, 1e-12)
+            distinct = (groups - 1) * -np.expm1(-slots * number / groups)
+            own = distinct / np.maximum(slots * number, 1e-12)
             spread = variance + own * np.maximum(whole.at(gap)[1] - variance, 0.0)
             return strange * mean + shared * distinct, strange * spread, (1 - called) ** strange
 
         # Its prefix is used after the rest of its context, so that it is evicted later.
-        own = kept_share(reuses.reusable, capacity - shared, *touched(reuses.gap, 1.0))
-        return (reuses.share * own).sum(axis=-1) + self._shared(response, capacity, others, alone, touched)
+        own = kept_share(reuses.reusable, capacity - shared, *touched(reuses.gap, others, 1.0))
+        time = np.geomspace(1e-5 * alone.time[0], 30 * alone.time[-1], _SHARED)
 
-    def _shared(self, response: float, capacity: Any, others: Any, windows: Windows, touched: Any) -> Any:
-        """Return the part of the hit rate that shared prefixes give.
+        def prefix(slots: Any) -> tuple[Any, Any]:
+            """What is kept of a prefix by the gap of a session, and of a session that has not called before."""
+            kept = kept_share(shared, capacity, *touched(time, slots, 0.0)) * (time <= ttl + response)
+            unseen = np.exp(-slots * alone.at(time)[2] / groups)
+            # By when another session of the group came last, up to each time.
+            between = (kept + np.concatenate([np.ones_like(kept[..., :1]), kept[..., :-1]], axis=-1)) / 2
+            seen = np.cumsum(between * -np.diff(unseen, axis=-1, prepend=1.0), axis=-1)
+            return kept * unseen + seen, seen[..., -1]
 
-        The last that used one may be another session of the group, and none of the group came since.
-        """
-        calls, shared = self.calls, float(self.traffic.shared_tokens)
-        time = np.geomspace(1e-5 * windows.time[0], 30 * windows.time[-1], _SHARED)
-        kept = kept_share(shared, capacity, *touched(time, 0.0)) * (time <= self.traffic.ttl + response)
-        unseen = np.exp(-others * windows.at(time)[2] / max(1.0, float(self.traffic.shared_groups)))
-        # By when another session of the group came last, up to each time.
-        between = (kept + np.concatenate([np.ones_like(kept[..., :1]), kept[..., :-1]], axis=-1)) / 2
-        seen = np.cumsum(between * -np.diff(unseen, axis=-1, prepend=1.0), axis=-1)
         found = np.minimum(calls.reusable, shared) / calls.prompt.sum()
         first = calls.first
-        gap = np.diff(calls.clock(response), prepend=0.0)
-        at = np.clip(np.searchsorted(time, gap), 0, len(time) - 1)
+        at = np.clip(np.searchsorted(time, np.diff(calls.clock(response), prepend=0.0)), 0, len(time) - 1)
         after = np.bincount(at[~first], weights=found[~first], minlength=len(time))
-        return (after * (kept * unseen + seen)).sum(axis=-1) + found[first].sum() * seen[..., -1]
+        # Before the first call of a session its own slot had others.
+        later, fresh = (after * prefix(others)[0]).sum(axis=-1), prefix(sessions)[1]
+        return (reuses.share * own).sum(axis=-1) + later + found[first].sum() * fresh
 
     def at(self, response: Any, sessions: Any, capacity: Any) -> Any:
         """Return the hit rate by interpolation between the knots, in logarithms.
