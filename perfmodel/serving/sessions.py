@@ -354,7 +354,8 @@ def drawn_calls(traffic: SessionTraffic) -> SessionCalls:
         prompt, cut = _contexts(traffic, opened, growth, turns, cut)
     else:
         tried = (_contexts(traffic, order, growth, turns, cut) for order in _orders(generator, opened, turns))
-        prompt, cut = min(tried, key=lambda found: abs(found[0].mean() - traffic.context.mean))
+        middle = traffic.context.mean
+        prompt, cut = min(tried, key=lambda found: abs(float(found[0].mean()) - middle))
         rank = (np.argsort(np.argsort(prompt, kind="stable")) + 0.5) / count
         prompt = np.clip(traffic.context.at(rank), max(1.0, shared), traffic.longest)
     if traffic.new is None:
