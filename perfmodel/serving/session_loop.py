@@ -377,7 +377,11 @@ def _setting(
         for load in work.loads
     )
     slots = np.minimum(machine.slots, np.asarray(machine.batch)[-1])
-    most = np.maximum(np.minimum(slots, capacity / work.context), 1e-9)
+    # Calls that run hold a shared prefix once, however many of its group there are.
+    batch = np.concatenate([[0.0], machine.batch])
+    shared, prefixes = float(traffic.shared_tokens), max(1.0, float(table.traffic.shared_groups))
+    held = batch * (work.context - shared) + shared * prefixes * -np.expm1(batch * np.log1p(-1 / (prefixes + 1e-9)))
+    most = np.maximum(np.minimum(slots, np.interp(capacity, held, batch)), 1e-9)
     setting = _Setting(
         machine, replace(work, loads=loads), table, tiers, routing.spill, live / replicas, tuple(places), most
     )

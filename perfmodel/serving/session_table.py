@@ -22,7 +22,7 @@ _RESPONSES = np.geomspace(0.02, 2e4, 25)
 _SESSIONS = np.concatenate([[1.0, 2.0, 3.0], np.geomspace(4.0, 1e5, 18)])
 _FITS = np.concatenate([np.geomspace(1e-4, 1e-2, 5)[:-1], np.geomspace(1e-2, 10.0, 40), [30.0, 1000.0]])
 #: Windows for which moments are worked out at each response time, and gaps that stand for those of a shared prefix.
-_WINDOWS, _SHARED = 12, 48
+_WINDOWS, _SHARED = 12, 64
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,9 @@ class HitTable:
 
         # Its prefix is used after the rest of its context, so that it is evicted later.
         own = kept_share(reuses.reusable, capacity - shared, *touched(reuses.gap, others, 1.0))
-        time = np.geomspace(1e-5 * alone.time[0], 30 * alone.time[-1], _SHARED)
+        # A prefix may be asked for only by the next session that begins with it.
+        rare = 20 * groups * calls.total(response) / float(calls.first.sum())
+        time = np.geomspace(1e-5 * alone.time[0], max(30 * alone.time[-1], rare), _SHARED)
 
         def prefix(slots: Any) -> tuple[Any, Any]:
             """What is kept of a prefix by the gap of a session, and of a session that has not called before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from perfmodel.equations import caching
 from perfmodel.question import Options, resolve
 from perfmodel.serving.fit import fit, request_bytes
-from perfmodel.serving.session_machine import SessionMachine, Tier, load_time
+from perfmodel.serving.session_loop import session_answer
+from perfmodel.serving.session_machine import SessionMachine, SessionRouting, Tier, load_time, session_machine
 from perfmodel.serving.session_table import hit_table
 from perfmodel.serving.sessions import Quantiles, SessionTraffic
 from perfmodel.serving.step_times import step_times
@@ -151,3 +153,30 @@ def test_fixed_rounds_hit_all_or_nothing():
     held, lost = hit_table(traffic).law(1.0, 4.0, np.array([151e3, 149e3]))
     assert held == pytest.approx(1001 / 3000, rel=1e-3)
     assert lost == 0.0
+
+
+@pytest.mark.parametrize("arm", ["HBM only", "CPU offload 100 GB"])
+@pytest.mark.parametrize("prefix", [8000.0, 30000.0])
+def test_shared_prefixes_over_eight_replicas(prefix, arm):
+    """45 clients, 45 prefixes, caches and host memory as printed, routed by prefix: nothing is fitted.
+
+    30,000 tokens do not fit the memory, 8,000 do.  TTFT is that before the knee.
+    """
+    same = Quantiles.fixed
+    traffic = SessionTraffic(
+        turns=same(1), first=same(prefix + 256), growth=same(1), output=same(1024),
+        shared_tokens=prefix, shared_groups=45.0,
+    )  # fmt: skip
+    scenario = resolve("qwen3-32b", "dgx-h100", Options(tp=2.0, engine="vllm"))
+    replica = replace(session_machine(scenario, traffic), pool=24.3e9)
+    tiers = [Tier("host", 100e9, 50e9)] if arm.startswith("CPU") else []
+    found = session_answer(replica, traffic, 45.0, tiers, SessionRouting(8.0, "prefix"))
+    measured = {
+        row["metric"]: float(row["value"])
+        for row in rows(set="groups", arm=arm)
+        if f"{prefix:.0f}-token" in row["workload"]
+    }
+    assert found.call == pytest.approx(measured["e2e_mean"], rel=0.1)
+    assert found.call_rate * (prefix + 256 + 1024) == pytest.approx(measured["total_tok_s"], rel=0.1)
+    if prefix == 8000.0 and not tiers:
+        assert found.ttft == pytest.approx(measured["ttft_mean"], rel=0.3)
