@@ -127,6 +127,7 @@ class _Work:
     think: float
     prompt: float
     context: float
+    ceiling: float
     lost: float
     flow: Any
     hit: tuple[float, float, float]
@@ -160,6 +161,7 @@ def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier
         think=float(think),
         prompt=float(calls.prompt.mean()),
         context=float((calls.prompt + calls.output).mean()),
+        ceiling=calls.ceiling,
         lost=1 - float(held.sum() / max(1.0, calls.reusable.sum())),
         # Calls a second by batch, if the engine did nothing but decode.
         flow=np.maximum.accumulate(np.asarray(machine.batch) / (calls.output.mean() * np.asarray(machine.step))),
@@ -186,12 +188,10 @@ class _Setting:
 
     machine: SessionMachine
     work: _Work
-    table: HitTable
     tiers: tuple[Tier, ...]
-    spill: float
-    #: Sessions and places of one replica, and the places in the table of each tier, the memory first.
+    #: Sessions of one replica; by tier, the memory first: a table, places in it, and the share of calls that may hit.
     users: Any
-    places: tuple[Places, ...]
+    places: tuple[tuple[HitTable, Places, float], ...]
     most: Any
 
     def part(self, where: Any) -> _Setting:
@@ -203,23 +203,22 @@ class _Setting:
             self,
             work=replace(self.work, loads=loads),
             users=self.users[where],
-            places=tuple(place.part(where) for place in self.places),
+            places=tuple((table, places.part(where), share) for table, places, share in self.places),
             most=self.most[where],
         )
 
     def hits(self, response: Any) -> list[Any]:
         """Return the share of the prompt tokens that lies in each tier and in those above it."""
-        kept = (1 - self.spill) * (1 - self.work.lost)
         found: list[Any] = []
-        for places in self.places:
-            there = kept * self.table.read(response, places)
+        for table, places, share in self.places:
+            there = share * (1 - self.work.lost) * table.read(response, places)
             found.append(np.maximum(found[-1], there) if found else there)
         return found
 
     def tried(self, response: Any) -> dict[str, Any]:
         """Return what a response time leads to: the one that follows, and what it is made of."""
         work, machine = self.work, self.machine
-        ceiling = max(1e-12, self.table.calls.ceiling * (1 - work.lost))
+        ceiling = max(1e-12, work.ceiling * (1 - work.lost))
         hits = self.hits(response)
         tier_share = [np.clip((low - high) / ceiling, 0.0, 1.0) for high, low in pairwise(hits)]
         lost = np.clip(1 - hits[-1] / ceiling, 0.0, 1.0)
@@ -361,15 +360,18 @@ def _setting(
     live, pool, token, *rest = (array.reshape(-1) for array in arrays)
     live = live * traffic.fan_out
     groups = traffic.shared_groups / replicas if routing.policy == "prefix" else None
-    if traffic.rounds:
-        traffic = replace(traffic, population=traffic.population * spread / replicas)
-    table = hit_table(traffic, spread, groups)
+    part = replace(traffic, population=traffic.population * spread / replicas) if traffic.rounds else traffic
+    table = hit_table(part, spread, groups)
     sessions = live * spread / replicas
     tokens = capacity = pool / token
-    places = [table.places(sessions, capacity)]
+    places = [(table, table.places(sessions, capacity), 1 - routing.spill)]
     for tier, size in zip(tiers, rest[::2], strict=True):
-        tokens = np.maximum(tokens, size / token) if tier.inclusive else tokens + size / token
-        places.append(table.places(live if tier.pooled else sessions, tokens))
+        # What all replicas share is found wherever a call goes.
+        above = tokens * replicas / spread if tier.pooled else tokens
+        tokens = np.maximum(above, size / token) if tier.inclusive else above + size / token
+        whole = hit_table(traffic) if tier.pooled else table
+        where = whole.places(live if tier.pooled else sessions, tokens)
+        places.append((whole, where, 1.0 if tier.pooled else 1 - routing.spill))
     work = _work(machine, traffic, tiers)
     # Loads are worked out once for each bandwidth that is given, not once for each setting.
     loads = tuple(
@@ -382,9 +384,7 @@ def _setting(
     shared, prefixes = float(traffic.shared_tokens), max(1.0, float(table.traffic.shared_groups))
     held = batch * (work.context - shared) + shared * prefixes * -np.expm1(batch * np.log1p(-1 / (prefixes + 1e-9)))
     most = np.maximum(np.minimum(slots, np.interp(capacity, held, batch)), 1e-9)
-    setting = _Setting(
-        machine, replace(work, loads=loads), table, tiers, routing.spill, live / replicas, tuple(places), most
-    )
+    setting = _Setting(machine, replace(work, loads=loads), tiers, live / replicas, tuple(places), most)
     return setting, shape
 
 
@@ -407,7 +407,7 @@ def _answered(
     names = ["memory", *(tier.name for tier in setting.tiers)]
     parts = np.diff(np.array(at["hits"]), axis=0, prepend=0.0)
     moved = [rate * part * work.prompt * np.mean(machine.token_bytes) for part in parts[1:]]
-    per_token = max(1e-12, (work.miss[0] - work.hit[0]) / max(1.0, work.prompt * setting.table.calls.ceiling))
+    per_token = max(1e-12, (work.miss[0] - work.hit[0]) / max(1.0, work.prompt * work.ceiling))
     human = work.calls_per_task
     task = human * response + work.tool_time
     total = rate * routing.replicas
@@ -415,7 +415,7 @@ def _answered(
     return SessionAnswer(
         hit_rate=shaped(at["hits"][-1]),
         hit_by_tier={name: shaped(part) for name, part in zip(names, parts, strict=True)},
-        hit_ceiling=setting.table.calls.ceiling,
+        hit_ceiling=work.ceiling,
         ttft=shaped(queued + at["latency"]),
         ttft_hit=shaped(queued + work.hit[2]),
         ttft_miss=shaped(queued + work.miss[2]),

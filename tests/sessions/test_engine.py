@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.serving.session_engine import run_sessions
 from perfmodel.serving.session_loop import session_answer, session_cliff
-from perfmodel.serving.session_machine import SessionMachine, Tier
+from perfmodel.serving.session_machine import SessionMachine, SessionRouting, Tier
 from perfmodel.serving.sessions import Quantiles, SessionTraffic, calls_of, drawn_calls
 
 
@@ -124,3 +124,17 @@ def test_quantiles_of_the_first_token(users):
     assert closed.ttft == pytest.approx(waited.mean(), rel=0.3)
     for share in (0.5, 0.95, 0.99):
         assert closed.first_token.quantile(share) == pytest.approx(np.quantile(waited, share), rel=0.35, abs=0.1)
+
+
+def test_a_pooled_store_makes_up_for_random_routing():
+    """At random over four replicas most contexts lie elsewhere, and a store that all share finds them."""
+    users, store = 160.0, Tier("store", 1e15, 50e9, pooled=True)
+    sticky, scattered, pooled = (
+        session_answer(machine(TOKENS), agents(), users, tiers, SessionRouting(4.0, policy))
+        for policy, tiers in (("sticky", []), ("random", []), ("random", [store]))
+    )
+    assert scattered.hit_rate < 0.9 * sticky.hit_rate
+    assert scattered.hit_ceiling == sticky.hit_ceiling
+    # Nothing is lost where everything is held somewhere.
+    assert pooled.hit_rate == pytest.approx(pooled.hit_ceiling, abs=1e-3)
+    assert sticky.ttft < pooled.ttft < scattered.ttft
