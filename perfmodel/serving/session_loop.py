@@ -55,7 +55,7 @@ class SessionAnswer:
     task : Number
         Mean time from a message of a person to the end of the last call that it causes [s].
     calls_per_task : float
-        Calls of a task [1].
+        Calls of a task, those of subagents included [1].
     call_rate : Number
         Calls a second, all replicas together [1/s].
     tasks_per_hour : Number
@@ -408,8 +408,8 @@ def _answered(
     parts = np.diff(np.array(at["hits"]), axis=0, prepend=0.0)
     moved = [rate * part * work.prompt * np.mean(machine.token_bytes) for part in parts[1:]]
     per_token = max(1e-12, (work.miss[0] - work.hit[0]) / max(1.0, work.prompt * work.ceiling))
-    human = work.calls_per_task
-    task = human * response + work.tool_time
+    # Subagents run beside their user's own session and make calls of the same task.
+    task, calls = work.calls_per_task * response + work.tool_time, work.calls_per_task * traffic.fan_out
     total = rate * routing.replicas
     tiers = setting.tiers
     return SessionAnswer(
@@ -429,9 +429,9 @@ def _answered(
         tpot=shaped(at["decode"] / work.output),
         call=shaped(response),
         task=shaped(task),
-        calls_per_task=human,
+        calls_per_task=calls,
         call_rate=shaped(total),
-        tasks_per_hour=shaped(3600 * total / human),
+        tasks_per_hour=shaped(3600 * total / calls),
         running=shaped(at["running"]),
         waiting=shaped(rate * (placed + at["wait"])),
         engine_load=shaped(np.minimum(at["busy"], 1.0)),

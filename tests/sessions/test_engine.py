@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -138,3 +140,11 @@ def test_a_pooled_store_makes_up_for_random_routing():
     # Nothing is lost where everything is held somewhere.
     assert pooled.hit_rate == pytest.approx(pooled.hit_ceiling, abs=1e-3)
     assert sticky.ttft < pooled.ttft < scattered.ttft
+
+
+def test_subagents_are_sessions_of_the_same_task():
+    """Twice the sessions of half the users: the same machine, half the tasks."""
+    alone = session_answer(machine(TOKENS), agents(), 100.0)
+    two = session_answer(machine(TOKENS), replace(agents(), fan_out=2.0), 50.0)
+    assert two.call == pytest.approx(alone.call)
+    assert two.tasks_per_hour == pytest.approx(alone.tasks_per_hour / 2)
