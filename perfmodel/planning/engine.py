@@ -66,7 +66,7 @@ class Requests:
         return [np.asarray(form(self.prompt, coscheduled, self.cached)).tolist() for coscheduled in self.coscheduled]
 
     def of(self, name: str, request: int, coscheduled: float) -> float:
-        """Time of a prefill among others of its step [s]: ``took`` from decoding, until ``first`` token, or ``slot``."""
+        """Time of a prefill among others of its step [s]: ``took`` from decoding, until the ``first``, or ``slot``."""
         if self.brought[request]:
             form = {"took": self.times.prefill, "first": self.times.first_token, "slot": self.times.entry}[name]
             return float(form(self.tokens(request), coscheduled, self.cached))

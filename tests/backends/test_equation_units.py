@@ -71,6 +71,7 @@ VALUES = {
     "exponential_wait": {"servers": 3.0, "load": 1.2},
     "single_server_wait": {"utilisation": 0.6},
     "wait_quantile": {"waiting": 0.6, "quantile": 0.9},
+    "crossover_tokens": {"compute": 3.7, "load": 1.3},
     "priority_wait": {"above": 0.3, "through": 0.9},
 }
 

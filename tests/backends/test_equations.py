@@ -30,6 +30,7 @@ SAMPLES = np.array(
 #: Where an equation cannot take any positive numbers: each sample is valid with the first ones of the others.
 SAMPLES_OF: dict[str, dict[str, tuple[float, float, float]]] = {
     "distinct_experts": {"experts": (128.0, 64.0, 16.0), "top_k": (8.0, 1.0, 16.0)},
+    "crossover_tokens": {"compute": (5.2, 9.7, 7.7), "load": (1.3, 3.1, 4.4)},
     "exponential_wait": {"servers": (3.0, 8.0, 40.0), "load": (1.2, 2.1, 2.9)},
     "single_server_wait": {"utilisation": (0.2, 0.6, 0.95)},
     "wait_quantile": {"waiting": (0.1, 0.6, 1.0), "quantile": (0.5, 0.9, 0.99)},

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
 
 from perfmodel.equations import caching
 from perfmodel.errors import UserError
@@ -23,6 +22,9 @@ from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse
 
+#: Gaps between two look-ups over which the hit rate is summed.
+_GAPS = 2000
+
 
 def che_hit_rates(references: Any, blocks: Any, capacities: Any) -> Any:
     """Return the hit rate of an LRU cache by Che's approximation, from how often each block is asked for.
@@ -37,25 +39,21 @@ def che_hit_rates(references: Any, blocks: Any, capacities: Any) -> Any:
     Notes
     -----
     The first look-up of a block is a miss whatever the cache, so (k - 1) of k look-ups can hit.  Requests are taken as
-    independent of each other, which is what a trace with conversations is not.
+    independent of each other, which is what a trace with conversations is not.  It is the law of sessions
+    (:func:`~perfmodel.equations.caching.kept_tokens`) with single blocks: what others touch between two look-ups has
+    the mean that Che has, and with many blocks hardly a variance.
     """
     asked = references * blocks
     rates = references / asked.sum()
+    gap = np.geomspace(1e-4 / rates.max(), 30 / rates.min(), _GAPS)
+    held = caching.renewed_hit_rate(rate=rates[:, None], time=gap)
+    again = (blocks * (references - 1))[:, None] * np.diff(held, prepend=0.0, axis=1)
+    mean = (blocks[:, None] * held).sum(axis=0)
+    variance = (blocks[:, None] * held * (1 - held)).sum(axis=0)
     found = []
     for capacity in capacities:
-        if capacity >= blocks.sum():
-            time = np.inf
-        else:
-            time = brentq(
-                lambda log_time, size=capacity: (
-                    float((blocks * caching.renewed_hit_rate(rate=rates, time=np.exp(log_time))).sum()) - size
-                ),
-                -20.0,
-                60.0,
-            )
-            time = np.exp(time)
-        held = caching.renewed_hit_rate(rate=rates, time=time)
-        found.append(float((blocks * (references - 1) * held).sum() / asked.sum()))
+        kept = caching.kept_tokens(context=1.0, capacity=float(capacity), mean=mean, variance=variance)
+        found.append(float((again.sum(axis=0) * kept).sum() / asked.sum()))
     return np.array(found)
 
 
