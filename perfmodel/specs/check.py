@@ -8,6 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
+from perfmodel.specs.sessions import Session
 from perfmodel.specs.types import Economics, Engine, Materials, Model, Reliability, System, Traffic
 
 
@@ -32,6 +33,8 @@ def _dataclass(path: Path) -> type[Any]:
         return Model
     if "prompt" in raw:
         return Traffic
+    if "first_context" in raw or path.parent.name == Path(catalog.FOLDERS["session"][0]).name:
+        return Session
     return System
 
 
