@@ -45,9 +45,7 @@ def list_specs(
 
 @specs.command("show", cls=common.Verb)
 def show_spec(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model, traffic or session.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a spec.")],
     engine: Engine = None,
     counts: Annotated[
         bool,
@@ -119,9 +117,7 @@ def new_spec(
 
 @specs.command("diff", cls=common.Verb)
 def diff_specs(
-    one: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model, traffic or session.")
-    ],
+    one: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a spec.")],
     other: Annotated[str, typer.Argument(metavar="NAME", help="The one to compare with.")],
     json: common.Json = False,
 ) -> None:

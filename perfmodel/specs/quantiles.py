@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def fault(table: Mapping[str, Any]) -> tuple[str, str] | None:
     if not inner and "mean" not in table:
         return "", "give a quantile such as p50, or mean"
     keys = sorted((key for key in table if key != "mean"), key=_percent)
-    for below, above in zip(keys, keys[1:], strict=False):
+    for below, above in pairwise(keys):
         if float(table[above]) < float(table[below]):
             return above, f"{float(table[above]):g} is less than the {float(table[below]):g} of {below}"
     if inner and "mean" in table:

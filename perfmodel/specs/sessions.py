@@ -74,8 +74,8 @@ class Session:
     context : mapping of str to Number
         Prompts of all calls [1], where they are known: what grows call by call is brought to them, rank by rank.
     appended : mapping of str to Number
-        Tokens of a prompt that the one before and its answer do not hold, so that no cache has them [1]; without it, the
-        growth less what of the answer is found again.
+        Tokens of a prompt that the one before and its answer do not hold, so that no cache has them [1]; without it,
+        the growth less what of the answer is found again.
     resent_output : Number
         Share of an answer that the next prompt holds in other tokens, so that it is prefilled again [1].
     shared_prefix : SharedPrefix, optional

@@ -1,4 +1,4 @@
-"""Skeletons of what a user adds: a chip, a model, a session, or a package with a kind of machine, each with its test."""
+"""Skeletons of what a user adds: a chip, a model, a session or a package with a machine kind, each with its test."""
 
 from __future__ import annotations
 
