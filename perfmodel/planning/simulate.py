@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
@@ -23,6 +23,7 @@ from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.planning.load import about_lengths, assumptions, open_numbers, without_traffic
+from perfmodel.planning.prefix_blocks import PrefixBlocks
 from perfmodel.prediction import question_of
 from perfmodel.prediction import run as predict
 from perfmodel.serving.chain import serve
@@ -30,7 +31,8 @@ from perfmodel.serving.lengths import Lengths, empirical
 from perfmodel.serving.objectives import QUEUE_TIMES, phrase, queue_of, summary
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import StepTimes, step_times
-from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, read_trace, trace_scv
+from perfmodel.serving.traces import read_trace, reusable
+from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, trace_scv
 from perfmodel.shown import Shown
 from perfmodel.specs.paths import put_all
 from perfmodel.specs.types import Routing, Scenario
@@ -41,11 +43,17 @@ STEADY_ROUNDS = 1e5
 
 @dataclass(frozen=True)
 class Load:
-    """Requests in the order of their arrival: times [s] and tokens."""
+    """Requests in the order of their arrival: times [s] and tokens.
+
+    Where a trace has them also the blocks of prompts, and the share of prompt tokens that a cache without limit holds.
+    """
 
     arrival: Any
     prompt: Any
     output: Any
+    blocks: Sequence[tuple[Any, ...]] = ()
+    block_tokens: float = 1.0
+    ceiling: float = 0.0
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -74,6 +82,8 @@ class Simulated:
         Time from the first arrival to the last token.
     rate : float
         Requests finished, all replicas together [1/s].
+    hits : float
+        Share of prompt tokens found in the blocks that a replica had [1]; 0 where prompts have no blocks.
     """
 
     arrived: Any
@@ -90,6 +100,7 @@ class Simulated:
     preempted: int
     span: float
     rate: float
+    hits: float = 0.0
 
     def after(self, warm_up: float) -> Simulated:
         """Return what requests met beyond a first share of them, and what they finished from then on."""
@@ -149,11 +160,17 @@ class _Requests:
 
     def __init__(self, times: StepTimes, cached: float, load: Load) -> None:
         self.times, self.cached, self.grows = times, cached, times.grows
+        self.blocks, self.block_tokens = load.blocks, load.block_tokens
+        #: Prompt tokens of each request that its replica had when it was admitted last, and for the first time.
+        self.had = [0.0] * len(load)
+        self.met = [0.0] * len(load)
         count = len(load)
         self.prompt = np.maximum(1.0, np.round(load.prompt)).tolist()
         self.output = np.maximum(1.0, np.round(load.output)).astype(int).tolist()
         whole = np.asarray(self.prompt) + np.asarray(self.output)
         self.bytes = np.asarray(times.bytes_of(whole)).tolist()
+        #: KV cache of a block [B]: its share of a request of mean length.
+        self.block_bytes = float(times.bytes_of(whole.mean())) / float(whole.mean()) * load.block_tokens
         self.companies = times.company.tolist()
         self.took = self._by_company(times.prefill)
         self.first = self._by_company(times.first_token)
@@ -173,14 +190,18 @@ class _Requests:
 
     def of(self, name: str, request: int, company: float) -> float:
         """Time of a prefill in company [s]: ``took`` from decoding, until the ``first`` token, or the ``slot``."""
-        if self.brought[request]:
+        if self.brought[request] or self.blocks:
             form = {"took": self.times.prefill, "first": self.times.first_token, "slot": self.times.entry}[name]
-            return float(form(self.tokens(request), company, self.cached))
+            return float(form(self.tokens(request), company, self.share(request)))
         table: list[list[float]] = getattr(self, name)
         knots = self.companies
         at = min(max(bisect_right(knots, company) - 1, 0), len(knots) - 2)
         share = min(max((company - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
         return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
+
+    def share(self, request: int) -> float:
+        """Share of what a request prefills that the prefix cache holds [1]."""
+        return self.had[request] / self.tokens(request) if self.blocks else self.cached
 
     def tokens(self, request: int) -> float:
         """Tokens to prefill: the prompt, and what a preempted request had brought."""
@@ -243,6 +264,7 @@ class _Replica:
         self.slow = 1.0
         self.area = self.worked = 0.0
         self.last_token: dict[int, float] = {}
+        self.prefixes = PrefixBlocks(requests.block_bytes) if requests.blocks else None
 
     @property
     def load(self) -> int:
@@ -272,7 +294,16 @@ class _Replica:
             self.inside += 1
             if math.isnan(requests.admitted[request]):
                 requests.admitted[request] = now
-            self.left[request] = max(1.0, requests.tokens(request) * (1 - requests.cached))
+            if self.prefixes is not None:
+                blocks = requests.blocks[request]
+                had = self.prefixes.found(blocks) * requests.block_tokens
+                # The last token of a prompt is computed in any case.
+                requests.had[request] = min(had, requests.prompt[request] - 1)
+                if not requests.brought[request]:
+                    requests.met[request] = requests.had[request]
+                self.prefixes.take(blocks)
+                self.prefixes.fit(times.pool - self.full_length)
+            self.left[request] = max(1.0, requests.tokens(request) * (1 - requests.share(request)))
             self.entering.append(request)
 
     def _preempt(self, now: float) -> None:
@@ -288,6 +319,8 @@ class _Replica:
             self.inside -= 1
             self.full_length -= requests.bytes[request]
             requests.brought[request] = requests.output[request] - (end - self.steps)
+            if self.prefixes is not None:
+                self.prefixes.give(requests.blocks[request])
             requests.preempted += 1
             self.last_token[request] = now
             self.queue.appendleft(request)
@@ -310,7 +343,7 @@ class _Replica:
         while self.entering and room > 0:
             request = self.entering[0]
             tokens = min(room, self.left[request])
-            parts.append((request, tokens / max(1.0, requests.tokens(request) * (1 - requests.cached))))
+            parts.append((request, tokens / max(1.0, requests.tokens(request) * (1 - requests.share(request)))))
             room -= tokens
             self.left[request] -= tokens
             if self.left[request] > 0:
@@ -372,6 +405,8 @@ class _Replica:
         self.all.finished[request] = at
         self.inside -= 1
         self.full_length -= self.all.bytes[request]
+        if self.prefixes is not None:
+            self.prefixes.give(self.all.blocks[request])
         self.world.ended(at)
 
     # --- decoding ---
@@ -637,6 +672,7 @@ def simulate(
         preempted=requests.preempted,
         span=span,
         rate=(len(load) - requests.refused) / span,
+        hits=float(np.sum(requests.met) / np.sum(requests.prompt)),
     )
 
 
@@ -828,6 +864,19 @@ def _assumed(scenario: Scenario, trace: str | None, concurrency: float | None) -
     return [*without_traffic(scenario, not jitter and is_trace(traffic.lengths)), spread]
 
 
+def _replayed(trace: str, scenario: Scenario, share: float, count: int, seed: int) -> Load:
+    """Return the requests of a trace that come to the replicas which are simulated."""
+    read = read_trace(trace)
+    if not np.isfinite(read.arrival).all():
+        raise UserError(f"{trace}: there are no arrivals in it to replay; --lengths takes its lengths")
+    mine = np.flatnonzero(np.random.default_rng(seed).random(len(read)) < share)[:count]
+    # A state cannot be cut where a prefix ends, so that blocks say nothing of what is found of it.
+    cut = not any(run.linear or run.mamba2 or run.mamba1 or run.recurrent for run in scenario.model.layers)
+    blocks = tuple(read.blocks[at] for at in mine) if read.blocks and cut else ()
+    ceiling = float(reusable(read)[mine].sum() / max(1.0, read.prompt[mine].sum())) if blocks else 0.0
+    return Load(read.arrival[mine], read.prompt[mine], read.output[mine], blocks, read.block_tokens, ceiling)
+
+
 def ask(
     scenario: Scenario,
     *,
@@ -874,9 +923,7 @@ def ask(
     share, scv = replicas / all_replicas, float(traffic.arrival_scv)
     replayed: Load | None = None
     if trace is not None:
-        arrived, prompt, output = read_trace(trace)
-        mine = np.random.default_rng(seed).random(len(arrived)) < share
-        replayed = Load(arrived[mine][:count], prompt[mine][:count], output[mine][:count])
+        replayed = _replayed(trace, scenario, share, count, seed)
         if len(replayed) < 2:
             raise UserError(f"{trace}: fewer than 2 requests to replay")
         lengths = empirical(replayed.prompt, replayed.output)
@@ -901,20 +948,20 @@ def ask(
         mine = [] if replayed is not None else [vars(lengths_asked(asked)), own.arrival_scv if rate else None]
         loop = [own.think_time, own.rounds] if concurrency else []
         routed = laid.routing if all_replicas > 1 else None
-        return [vars(tables(asked)), *mine, own.prefix_hits, *loop, routed, laid.groups]
+        hits = None if replayed is not None and replayed.blocks else own.prefix_hits
+        return [vars(tables(asked)), *mine, hits, *loop, routed, laid.groups]
 
     def traced(asked: Scenario) -> Any:
         own = {} if replayed is None else {"traffic.prompt": 1.0, "traffic.output": 1.0}
+        own |= {"traffic.prefix_hits": 0.0} if replayed is not None and replayed.blocks else {}
         return open_numbers(put_all(asked, own))
 
     more = idle(scenario, unmoved(scenario, drives), traced)
-    scenario = replace(
-        scenario,
-        assumed=tuple(_assumed(scenario, trace, concurrency)),
-        warnings=(*scenario.warnings, *more),
-    )
+    assumed = _assumed(scenario, trace, concurrency)
+    scenario = replace(scenario, assumed=tuple(assumed), warnings=(*scenario.warnings, *more))
     times = tables(scenario)
-    cached = float(traffic.prefix_hits)
+    blocks = replayed is not None and bool(replayed.blocks)
+    cached = replayed.ceiling if replayed is not None and blocks else float(traffic.prefix_hits)
     service = serve(times, lengths, cached, plan.routing)
 
     def nothing(reason: str, offered: float = np.nan, refused: int = 0) -> Comparison:
@@ -951,6 +998,14 @@ def ask(
             routing=plan.routing,
             tick=tick if turn == 0 else None,
         )
+        if blocks and replayed is not None:
+            # The closed form takes the hits that were met, so that what is left is the queue.
+            assumed.append(
+                f"prefix hits by the blocks of {trace}: {ran.hits:.1%} of prompt tokens from an LRU cache of what "
+                f"running requests leave of a replica's memory, {replayed.ceiling:.1%} without a limit"
+            )
+            scenario = replace(scenario, assumed=tuple(assumed))
+            service = serve(times, lengths, ran.hits, plan.routing)
         refused, preempted = refused + ran.refused, preempted + ran.preempted
         counted = ran
         if clients is not None:
