@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         model,
         names,
         predict,
+        read_traffic,
         report,
         show,
         simulate,
@@ -57,6 +58,7 @@ __all__ = [
     "model",
     "names",
     "predict",
+    "read_traffic",
     "report",
     "show",
     "simulate",
@@ -81,6 +83,7 @@ _SHOWN = {
     "planning.pools:Disaggregated": ("outputs.sizing:pools_text", None),
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
+    "evidence.session_import:Imported": ("outputs.traffic:traffic_text", "outputs.traffic:traffic_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),
 }

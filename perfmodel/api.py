@@ -53,6 +53,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
@@ -1090,6 +1091,27 @@ def traffic(name: str) -> Traffic:
         Frozen; lengths in tokens.
     """
     return catalog.load_traffic(word("NAME", name))
+
+
+@_taking()
+def read_traffic(path: Name, *, out: Name | None = None) -> Imported:
+    """Make a kind of session of a trace.
+
+    Parameters
+    ----------
+    path : str or path
+        Trace: CSV, Mooncake, WEKA, Dynamo, AIPerf, or conversations of vLLM's multi-turn benchmark.
+    out : str or path, optional
+        Session file to write, whole or not at all.
+
+    Returns
+    -------
+    Imported
+        ``figures`` has hit ceiling, reads over writes and input over output.
+    """
+    from perfmodel.evidence import session_import
+
+    return session_import.read(word("FILE", path), None if out is None else word("--out", out))
 
 
 @_taking()

@@ -644,6 +644,31 @@ class Collective(TypedDict):
     warnings: list[str]
 
 
+class TrafficImport(TypedDict):
+    """``traffic import`` and ``traffic show``: what calls of sessions say without any machine."""
+
+    name: str
+    form: str
+    """Who writes such traces; ``session`` for a spec."""
+    sessions: int
+    calls: int
+    tasks: int
+    """Between two messages of a person each; sessions, where nobody knows who sent what."""
+    hit_ceiling: float
+    """Share of prompt tokens that a cache without limit holds."""
+    read_per_written: float
+    """Tokens that such a cache gives for one that is prefilled."""
+    input_per_output: float
+    mean_context: float
+    """Prompt tokens of a call."""
+    mean_new: float
+    """Of them those that no cache holds."""
+    mean_output: float
+    path: str | None
+    """The session file that was written."""
+    assumed: list[str]
+
+
 class Row(TypedDict):
     """A measured value and its prediction."""
 

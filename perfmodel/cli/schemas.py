@@ -27,6 +27,8 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "size": (shapes.Sizing, shapes.Pools),
     "simulate": (shapes.Simulation,),
     "validate": (shapes.Validation,),
+    "traffic import": (shapes.TrafficImport,),
+    "traffic show": (shapes.TrafficImport,),
     "specs list": (shapes.Listed,),
     "specs show": (shapes.Spec, shapes.Counts),
     "specs diff": (shapes.Differences,),

@@ -103,9 +103,11 @@ class _Draws:
     def __init__(self, seed: int) -> None:
         self.generator = np.random.default_rng(seed)
 
+    def shares(self, count: int) -> Any:
+        return (self.generator.permutation(count) + 0.5) / count
+
     def of(self, table: Mapping[str, Any], count: int) -> Any:
-        shares = (self.generator.permutation(count) + 0.5) / count
-        return quantiles.at(table, shares)
+        return quantiles.at(table, self.shares(count))
 
 
 def drawn(session: Session, longest: float = np.inf, sessions: int = SESSIONS, seed: int = 1) -> Calls:
@@ -133,13 +135,15 @@ def drawn(session: Session, longest: float = np.inf, sessions: int = SESSIONS, s
     first[start] = True
     output = np.maximum(1.0, np.round(draws.of(session.output, total)))
     growth = np.round(draws.of(session.growth, total))
-    by_user = (draws.generator.permutation(total) + 0.5) / total < float(session.human_share)
+    by_user = draws.shares(total) < float(session.human_share)
     gap = np.where(first, np.nan, 0.0)
     if session.order == "free":
         for table, mine in ((session.human_gap, by_user & ~first), (session.tool_gap, ~by_user & ~first)):
             gap[mine] = draws.of(table, int(mine.sum())) if table else 0.0
     shared = 0.0 if session.shared_prefix is None else float(session.shared_prefix.tokens)
-    prompt, cut = _contexts(session, draws.of(session.first_context, sessions), growth, output, start, counts, longest)
+    prompt, cut = _contexts(
+        session, draws, draws.of(session.first_context, sessions), growth, output, start, counts, longest
+    )
     if session.context:
         prompt = np.minimum(np.maximum(1.0, np.round(_ranked(session.context, prompt))), longest)
     before = np.concatenate(([0.0], prompt[:-1]))
@@ -162,15 +166,16 @@ def _ranked(table: Mapping[str, Any], values: Any) -> Any:
 
 
 def _contexts(
-    session: Session, begins: Any, growth: Any, output: Any, start: Any, counts: Any, longest: float
+    session: Session, draws: _Draws, begins: Any, growth: Any, output: Any, start: Any, counts: Any, longest: float
 ) -> tuple[Any, Any]:
     """Return the prompt of every call and whether it was compacted, call by call, all sessions at once."""
     shared = 0.0 if session.shared_prefix is None else float(session.shared_prefix.tokens)
     limit, to = longest, max(shared, longest / 2)
-    if session.compaction is not None:
-        limit, to = min(longest, float(session.compaction.at)), float(session.compaction.to)
-        to = min(to, max(shared, limit / 2))
     prompt, cut = np.zeros(len(growth)), np.zeros(len(growth), dtype=bool)
+    if session.compaction is not None:
+        limit = longest if session.compaction.at is None else min(longest, float(session.compaction.at))
+        to = min(float(session.compaction.to), max(shared, limit / 2))
+        cut = draws.shares(len(growth)) < float(session.compaction.share)
     # A first context that no model takes is one that was compacted before.
     context = np.where(begins + output[start] > limit, np.minimum(begins, to), np.round(begins))
     for turn in range(int(counts.max())):
@@ -178,7 +183,7 @@ def _contexts(
         at = start[mine] + turn
         if turn:
             longer = context[mine] + growth[at]
-            cut[at] = longer + output[at] > limit
-            context[mine] = np.where(cut[at], to, longer)
+            cut[at] |= longer + output[at] > limit
+            context[mine] = np.where(cut[at], np.minimum(to, longer), longer)
         prompt[at] = np.maximum(1.0, context[mine])
     return prompt, cut

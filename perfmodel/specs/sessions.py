@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from perfmodel.numerics import Number
 from perfmodel.specs import quantiles
 from perfmodel.specs.ranges import Range
-from perfmodel.specs.types import AtLeastOne, Degree, Provenance, Share
+from perfmodel.specs.types import AtLeastOne, Degree, Provenance, Share, ShareBelowOne
 
 Tokens = Annotated[Number, Range("1", most=1e9)]
 Lifespan = Annotated[Number, Range("s", 0.0, 1e12, above=True)]
@@ -42,14 +42,17 @@ class Compaction:
 
     Attributes
     ----------
-    at : Number
-        Tokens of a context from which on it does so [1].
     to : Number
         Tokens that it then sends, the shared prefix in them [1].
+    at : Number, optional
+        Tokens of a context from which on it does so [1].
+    share : Number
+        Calls before which it does so, whatever their context [1].
     """
 
-    at: AtLeastOne
     to: AtLeastOne
+    at: AtLeastOne | None = None
+    share: ShareBelowOne = 0.0
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,10 @@ def _context(session: Session) -> Iterator[tuple[str, str]]:
     if first and held > first:
         yield "shared_prefix.tokens", f"{held:,.0f} is more than the median first_context of {first:,.0f}"
     if session.compaction is not None:
-        start, end = float(session.compaction.at), float(session.compaction.to)
-        if not held <= end < start:
+        start, end = session.compaction.at, float(session.compaction.to)
+        if start is None and not float(session.compaction.share):
+            yield "compaction", "would move nothing: say at which context, or before which share of the calls"
+        if end < held or (start is not None and end >= float(start)):
             yield "compaction.to", f"{end:,.0f} must be at least the shared prefix of {held:,.0f} and below at"
 
 

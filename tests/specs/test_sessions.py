@@ -49,6 +49,7 @@ def test_a_law_goes_through_its_table(table):
         ("appended: {p50: 5}\nresent_output: 0.5", "resent_output"),
         ("shared_prefix: {tokens: 200}", "shared_prefix.tokens"),
         ("compaction: {at: 100, to: 200}", "compaction.to"),
+        ("compaction: {to: 50}", "compaction"),
         ("fan_out: 0", "fan_out"),
         ("turns: 3", "turns"),
     ],
@@ -75,7 +76,8 @@ def test_what_would_move_nothing_is_refused_with_its_field(tmp_path, change, whe
     [
         ({"resent_output": 1.0}, -1),
         ({"shared_prefix": SharedPrefix(3000.0)}, +1),
-        ({"compaction": Compaction(6000.0, 2000.0)}, -1),
+        ({"compaction": Compaction(2000.0, 6000.0)}, -1),
+        ({"compaction": Compaction(2000.0, share=0.1)}, -1),
         ({"growth": {"p50": 2000.0}}, -1),
         ({"context": {"p5": 2000.0, "p50": 60000.0}}, -1),
     ],
