@@ -13,16 +13,100 @@ import numpy as np
 
 from perfmodel import shapes
 from perfmodel.errors import UserError
-from perfmodel.serving.calls import CallFigures, Calls, drawn, figures
+from perfmodel.serving.session_spec import session_traffic
+from perfmodel.serving.sessions import drawn_calls
 from perfmodel.serving.traces import Trace, read_trace, reusable
 from perfmodel.shown import Shown
 from perfmodel.specs import catalog, quantiles
+from perfmodel.specs.sessions import Session
 from perfmodel.writing import whole
 
 #: Quantiles of a table; those that fewer values than a tenth of their tail stand behind are left out.
 _SHARES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 #: A prompt that is shorter than the one before it by so many tokens, and by a quarter, was compacted.
 _DROP = 2000.0
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of sessions, one after the other, the first of a session first.
+
+    Attributes
+    ----------
+    session : ndarray
+        Number of the session that a call belongs to [1].
+    prompt, output : ndarray
+        Tokens [1].
+    reusable : ndarray
+        Tokens of the prompt that a cache without limit holds [1]; of a first call those of the shared prefix.
+    gap : ndarray
+        From the end of the session's call before to the start of this one [s]; NaN of first calls and where unknown.
+    by_user : ndarray
+        1 where a person sent what is new, 0 where a tool did; NaN where unknown.
+    """
+
+    session: Any
+    prompt: Any
+    output: Any
+    reusable: Any
+    gap: Any
+    by_user: Any
+
+    def __len__(self) -> int:
+        return len(self.session)
+
+    @property
+    def first(self) -> Any:
+        """Whether a call is the first of its session."""
+        return np.diff(self.session, prepend=-1) != 0
+
+
+@dataclass(frozen=True)
+class CallFigures:
+    """What calls say without any machine.
+
+    Attributes
+    ----------
+    sessions, calls, tasks : int
+        A task lies between two messages of a person; where nobody knows who sent what, it is a session.
+    hit_ceiling : float
+        Share of prompt tokens that a cache without limit holds [1].
+    read_per_written : float
+        Tokens that such a cache gives for one that is prefilled [1].
+    input_per_output : float
+        Prompt tokens for one of an answer [1].
+    mean_context, mean_new, mean_output : float
+        Prompt, prefilled and answered tokens of a call [1].
+    """
+
+    sessions: int
+    calls: int
+    tasks: int
+    hit_ceiling: float
+    read_per_written: float
+    input_per_output: float
+    mean_context: float
+    mean_new: float
+    mean_output: float
+
+
+def figures(calls: Calls) -> CallFigures:
+    """Return hit ceiling, read over written and input over output of calls."""
+    asked, held = float(calls.prompt.sum()), float(calls.reusable.sum())
+    count, sessions = len(calls), int(calls.first.sum())
+    # The first call of a session begins a task whoever sent it.
+    tasks = int(np.sum(calls.first | (calls.by_user == 1)))
+    return CallFigures(
+        sessions,
+        count,
+        tasks,
+        held / asked,
+        held / max(1.0, asked - held),
+        asked / max(1.0, float(calls.output.sum())),
+        asked / count,
+        (asked - held) / count,
+        float(calls.output.sum()) / count,
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,6 +167,22 @@ def show(name: str) -> Imported:
     """
     session = catalog.load_session(name)
     return Imported(session.name, "session", figures(drawn(session)), asdict(session), ())
+
+
+def drawn(session: Session) -> Calls:
+    """Return calls that stand for a kind of session, whatever model answers them.
+
+    Parameters
+    ----------
+    session : Session
+
+    Returns
+    -------
+    Calls
+    """
+    calls = drawn_calls(session_traffic(session))
+    gap = np.where(calls.first, np.nan, np.diff(calls.thought, prepend=0.0))
+    return Calls(calls.session, calls.prompt, calls.output, calls.reusable, gap, calls.human.astype(float))
 
 
 def read(path: str | Path, out: str | Path | None = None) -> Imported:

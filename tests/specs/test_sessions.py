@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.serving.calls import drawn, figures
+from perfmodel.evidence.session_import import drawn, figures
+from perfmodel.serving.session_spec import session_traffic
+from perfmodel.serving.sessions import drawn_calls
 from perfmodel.specs import catalog, quantiles
 from perfmodel.specs.check import check_files
 from perfmodel.specs.sessions import Compaction, SharedPrefix
@@ -91,5 +93,5 @@ def test_fields_move_the_ceiling_the_way_they_must(change, moves):
 
 
 def test_a_context_that_no_model_takes_is_compacted():
-    calls = drawn(catalog.load_session("coding-agent"), longest=131072)
+    calls = drawn_calls(session_traffic(catalog.load_session("coding-agent"), longest=131072))
     assert float(np.max(calls.prompt)) <= 131072
