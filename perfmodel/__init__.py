@@ -83,6 +83,8 @@ _SHOWN = {
     "planning.pools:Disaggregated": ("outputs.sizing:pools_text", None),
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
+    "planning.agents:Agents": ("outputs.agents:agents_text", "outputs.agents:agents_html"),
+    "planning.agents:AgentsBeside": ("outputs.agents:beside_text", "outputs.agents:beside_html"),
     "evidence.session_import:Imported": ("outputs.traffic:traffic_text", "outputs.traffic:traffic_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),
     "evidence.validate:Validation": ("outputs.validation:text", "outputs.validation_page:fragment"),

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
     from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
+    from perfmodel.planning.agents import Agents, AgentsBeside
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.load import Rated
@@ -250,7 +251,7 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpa
 
 
 @_taking(RateQuestion, "rate")
-def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Rated:
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Rated | Agents:
     """Answer one question.
 
     Parameters
@@ -266,8 +267,9 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
 
     Returns
     -------
-    Answer or Rated
-        Times in s, rates in 1/s, sizes in B.  With a rate, what :func:`load` returns.
+    Answer, Rated or Agents
+        Times in s, rates in 1/s, sizes in B.  With a rate, what :func:`load` returns; with ``sessions``, hit rates,
+        times of calls and tasks, and the cliff.
 
     Raises
     ------
@@ -280,6 +282,10 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
     >>> answer.fits
     True
     """
+    from perfmodel.planning import agents
+
+    if agents.check_given(options):
+        return agents.question(RateQuestion, _model(model), [_one(on)], set, options)[0]
     if options.get("rate") is not None:
         return load(model, on=on, set=set, **options)
     _without_rate(options)
@@ -392,7 +398,9 @@ def compare(
 
 
 @_taking(RateQuestion, "rate")
-def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Any) -> Comparison | Loads:
+def compare(
+    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Any
+) -> Comparison | Loads | AgentsBeside:
     """Answer the same question on several systems.
 
     Parameters
@@ -408,10 +416,14 @@ def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = ()
 
     Returns
     -------
-    Comparison or Loads
-        With a rate, each answer is that of :func:`load`.
+    Comparison, Loads or AgentsBeside
+        With a rate, each answer is that of :func:`load`; with ``sessions``, one about users.
     """
+    from perfmodel.planning import agents
+
     systems = _systems(on)
+    if agents.check_given(options):
+        return agents.AgentsBeside(tuple(agents.question(RateQuestion, _model(model), systems, set, options)))
     under_load = options.get("rate") is not None
     if not under_load:
         _without_rate(options)

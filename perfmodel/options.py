@@ -163,8 +163,29 @@ class Rated(TypedDict):
     rate: Annotated[Quantity, _RATE]
 
 
-class RateQuestion(Question, Rated, Limits, Arrivals, Started, total=False):
-    """A question about requests that arrive at a rate."""
+class Visits(TypedDict, total=False):
+    """Who comes with sessions, in place of a traffic."""
+
+    sessions: Annotated[
+        Name | None, Said("NAME|FILE", "Sessions of agents or conversations, in place of a traffic: coding-agent.")
+    ]
+    users: Annotated[
+        Quantity | None,
+        Said("N", "People with such sessions, all replicas together.", "1", {"least": 1.0, "most": 1e7}),
+    ]
+    tier: Annotated[
+        Quantities | None,
+        Said(
+            "NAME=SIZE@RATE,...",
+            "Tiers of the prefix cache below the chips' memory, nearest first: host=1TB@50GB/s, disk, store (shared by "
+            "all replicas); @8ms behind it is the time before the first byte.",
+            many=True,
+        ),
+    ]
+
+
+class RateQuestion(Question, Rated, Limits, Arrivals, Started, Visits, total=False):
+    """A question about requests that arrive at a rate, or about users with sessions."""
 
 
 class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):

@@ -17,8 +17,8 @@ from perfmodel.errors import UserError
 
 #: Shapes that a verb answers with.
 ANSWERS: dict[str, tuple[type, ...]] = {
-    "predict": (shapes.Prediction,),
-    "compare": (shapes.Comparison,),
+    "predict": (shapes.Prediction, shapes.Agents),
+    "compare": (shapes.Comparison, shapes.AgentsBeside),
     "fit": (shapes.Fit,),
     "collective": (shapes.Collective,),
     "tco": (shapes.Owning,),
