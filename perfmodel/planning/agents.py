@@ -481,6 +481,9 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
         said.append(
             "prefill takes all of the engine's time: calls wait without end, and users think less than they wait"
         )
+    if float(found.answer.waiting) > max(1.0, float(found.answer.running)):
+        waiting, running = float(found.answer.waiting), float(found.answer.running)
+        said.append(f"{waiting:,.0f} calls of a replica wait while {running:,.0f} run: for room or for prefill")
     state = any(run.linear or run.mamba2 or run.mamba1 or run.recurrent for run in found.scenario.model.layers)
     if state:
         said.append(
@@ -524,12 +527,8 @@ def check_given(options: Mapping[str, Any]) -> bool:
         raise UserError("--sessions needs --users, the people who have them")
     for name in given:
         if name in _NOT_WITH or name in options_of(Limits):
-            what = (
-                "is not modelled with sessions"
-                if name in options_of(Limits)
-                else "is said by the sessions, or not about them"
-            )
-            raise UserError(f"{flag(name)} {what}: leave it out")
+            what = "are means" if name in options_of(Limits) else "have their own, or none"
+            raise UserError(f"{flag(name)}: answers about sessions {what}; leave it out")
     return True
 
 
