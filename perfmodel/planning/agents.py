@@ -336,6 +336,22 @@ def routing_of(scenario: Scenario) -> SessionRouting:
     return SessionRouting(replicas, "prefix" if scenario.deployment.routing == "prefix" else "random")
 
 
+def traffic_on(scenario: Scenario, session: Session) -> SessionTraffic:
+    """Return what sessions look like to a machine that runs a model, which takes no longer contexts than it can.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    session : Session
+
+    Returns
+    -------
+    SessionTraffic
+    """
+    limit = float(scenario.model.max_context)
+    return session_traffic(session, limit if limit == limit else math.inf)
+
+
 def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier] = (), worth: bool = True) -> Agents:
     """Put users with sessions on a deployment.
 
@@ -360,8 +376,7 @@ def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier
             f"--sessions {session.name}: a benchmark in rounds of {session.order} order has no users who come and go; "
             "perfmodel traffic show says what it holds"
         )
-    limit = float(scenario.model.max_context)
-    traffic = session_traffic(session, limit if limit == limit else math.inf)
+    traffic = traffic_on(scenario, session)
     routing = routing_of(scenario)
     scenario = replace(scenario, assumed=tuple(_assumed(scenario, session, tiers, routing)))
     blank = Agents(scenario, session, users, tuple(tiers), routing.policy)
