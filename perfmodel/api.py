@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.agents import Agents, AgentsBeside
+    from perfmodel.sweeps.agents import AgentsSweep
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.load import Rated
@@ -457,7 +458,7 @@ def sweep(
 @_taking(StoredQuestion, "out")
 def sweep(
     model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Any
-) -> Sweep | Stored:
+) -> Sweep | Stored | AgentsSweep:
     """Vary inputs of a question over the product of axes.
 
     Parameters
@@ -472,9 +473,9 @@ def sweep(
 
     Returns
     -------
-    Sweep or Stored
+    Sweep, Stored or AgentsSweep
         A Sweep has ``to_frame()``, ``best(metric)`` and ``plot(x, y, color)``; with ``out`` it is a Stored, with
-        ``to_frame()`` and ``to_dask()``.
+        ``to_frame()`` and ``to_dask()``; with ``sessions`` it has ``answers`` and ``to_frame()``.
 
     Examples
     --------
@@ -484,6 +485,8 @@ def sweep(
     """
     if not isinstance(axes, Mapping):
         raise UserError(f"axes {reprlib.repr(axes)}: expected a mapping of paths to values")
+    if (users := swept_users(model, on, list(axes.items()), set, options)) is not None:
+        return users
     space, rest = settled(model, on, list(axes.items()), set, options)
     question = f"perfmodel.sweep({model!r}, on={on!r}, axes={reprlib.repr(dict(axes))})"
     if "out" not in rest:
@@ -491,6 +494,22 @@ def sweep(
     from perfmodel.sweeps import folder
 
     return folder.run(space, Path(rest.pop("out")), question, **rest)
+
+
+def swept_users(
+    model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
+) -> AgentsSweep | None:
+    """Return the answers of a sweep over users with sessions; None where it asks about none."""
+    from perfmodel.planning import agents
+    from perfmodel.sweeps import agents as study
+
+    if not agents.check_given(given, "users" in dict(axes)):
+        return None
+    for name in ("out", "keep", "executor", "scheduler", "workers"):
+        if given.get(name) is not None:
+            raise UserError(f"{flag(name)}: a sweep over users is printed or written by --csv; leave it out")
+    read = [(word("--axis", path), _axis(path, values)) for path, values in axes]
+    return study.sweep(_model(model), _one(on), read, read_changes(set), given)
 
 
 def settled(

@@ -291,7 +291,7 @@ class SolveQuestion(Question, total=False):
     target: Required[Annotated[Quantity, Said("VALUE", "What the metric shall be, with its unit.", unit=None)]]
 
 
-class StoredQuestion(Question, total=False):
+class StoredQuestion(Question, Visits, total=False):
     """How a sweep is written to a folder."""
 
     out: Required[

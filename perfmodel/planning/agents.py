@@ -14,7 +14,7 @@ from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.options import Limits, flag, options_of
 from perfmodel.planning.load import open_numbers
-from perfmodel.prediction import question_of, run
+from perfmodel.prediction import evaluate, question_of, run
 from perfmodel.question import Options, resolve, split_changes, taken
 from perfmodel.serving.cost import cost_of
 from perfmodel.serving.session_loop import SessionAnswer, SessionCliff, SessionRouting, session_answer, session_cliff
@@ -276,6 +276,23 @@ def read_tier(text: str) -> Tier:
     return Tier(name, capacity, bandwidth, start, pooled=name == "store")
 
 
+def read_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
+    """Read tiers, nearest first.
+
+    Parameters
+    ----------
+    texts : sequence of str
+
+    Returns
+    -------
+    tuple of Tier
+    """
+    tiers = tuple(read_tier(text) for text in texts)
+    if len({tier.name for tier in tiers}) < len(tiers):
+        raise UserError("--tier: a tier is given twice")
+    return tiers
+
+
 def changed(session: Session, changes: Sequence[str]) -> tuple[Session, list[str]]:
     """Return a session with what ``--set session.PATH=VALUE`` changes, and the other changes.
 
@@ -389,9 +406,9 @@ def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier
         concurrency=1.0,
         lengths="fixed",
     )
-    single = run(replace(one, traffic=asked))
-    if not single.fits:
-        return replace(blank, reason=single.reason or "the longest call of a session does not fit")
+    if not evaluate(replace(one, traffic=asked), ()).fits:
+        why = run(replace(one, traffic=asked)).reason
+        return replace(blank, reason=f"the longest call of a session: {why}")
     machine = session_machine(one, traffic)
     answer = session_answer(machine, traffic, users, tiers, routing)
     cliff = session_cliff(machine, traffic, users, tiers, routing, CLIFF)
@@ -435,7 +452,7 @@ def _money(scenario: Scenario, traffic: SessionTraffic, answer: SessionAnswer) -
         lengths="fixed",
     )
     busy = replace(scenario, traffic=asked)
-    return float(cost_of(busy).per_hour), float(run(busy).chips)
+    return float(cost_of(busy).per_hour), float(evaluate(busy, ()).chips)
 
 
 def _per_task(scenario: Scenario, hourly: float, answer: SessionAnswer) -> float:
@@ -520,13 +537,15 @@ _NOT_WITH = (
 )
 
 
-def check_given(options: Mapping[str, Any]) -> bool:
+def check_given(options: Mapping[str, Any], swept: bool = False) -> bool:
     """Return whether sessions are asked about, and refuse what does not go with them, or only with them.
 
     Parameters
     ----------
     options : mapping
         By name, as given.
+    swept : bool
+        Whether the users are an axis.
 
     Returns
     -------
@@ -538,7 +557,9 @@ def check_given(options: Mapping[str, Any]) -> bool:
             if name in given:
                 raise UserError(f"{flag(name)} is about sessions: give --sessions with it")
         return False
-    if "users" not in given:
+    if swept and "users" in given:
+        raise UserError("--users is given twice: once as an axis")
+    if "users" not in given and not swept:
         raise UserError("--sessions needs --users, the people who have them")
     for name in given:
         if name in _NOT_WITH or name in options_of(Limits):
@@ -548,7 +569,7 @@ def check_given(options: Mapping[str, Any]) -> bool:
 
 
 def question(
-    kind: type, model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]
+    kind: type, model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any], worth: bool = True
 ) -> list[Agents]:
     """Answer a question about users with sessions on each of some systems.
 
@@ -561,6 +582,8 @@ def question(
         Each with its plan.
     set, given
         As :func:`perfmodel.question.taken` takes them.
+    worth : bool
+        Whether changes are asked for too.
 
     Returns
     -------
@@ -568,9 +591,7 @@ def question(
     """
     asked, changes, rest = taken(kind, systems, set, given)
     session, users = catalog.load_session(rest["sessions"]), float(rest["users"])
-    tiers = tuple(read_tier(text) for text in rest.get("tier", ()))
-    if len({tier.name for tier in tiers}) < len(tiers):
-        raise UserError("--tier: a tier is given twice")
+    tiers = read_tiers(rest.get("tier", ()))
     session, changes = changed(session, changes)
     calls = drawn_calls(session_traffic(session))
     mean = Options(
@@ -580,7 +601,7 @@ def question(
     found = []
     for system, mine in zip(systems, split_changes(systems, changes), strict=True):
         scenario = resolve(model, system, asked, mine)
-        answer = ask(scenario, session, users, tiers)
+        answer = ask(scenario, session, users, tiers, worth)
         paths = [] if answer.reason else unmoved(scenario, lambda one: ask(one, session, users, tiers, False).to_dict())
         said = idle(scenario, paths, open_numbers)
         found.append(replace(answer, warnings=(*said, *answer.warnings)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,13 @@ def law_of(table: Mapping[str, Any], most: float = math.inf) -> Quantiles:
     -------
     Quantiles
     """
+    # Laws are kept, for a mean takes a while to find.
+    return _law(tuple((key, float(value)) for key, value in table.items()), most)
+
+
+@functools.lru_cache(maxsize=256)
+def _law(entries: tuple[tuple[str, float], ...], most: float) -> Quantiles:
+    table = dict(entries)
     own = {int(key[1:]) / 100 for key in table if key not in ("mean", "p0", "p100")}
     shares = np.array(sorted({*_SHARES, *own}))
     values = np.minimum(quantiles.at(table, shares), most)

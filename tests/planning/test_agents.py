@@ -118,3 +118,30 @@ def test_a_model_that_does_not_fit_says_why(capsys):
     words = ["llama-3.1-405b", "--on", "dgx-h100:tp=1", "--sessions", "swe-bench", "--users", "3"]
     assert run(["predict", *words]) == DOES_NOT_FIT
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_sweep_over_users_is_what_each_of_them_meets(capsys):
+    axes = {"users": "10:40:2", "session.tool_gap.p50": "5s,20s"}
+    swept = perfmodel.sweep("llama-3.1-70b", axes=axes, **ASKED)
+    assert len(swept) == 4
+    found = swept.to_frame()
+    one = asked(users=40, set=["session.tool_gap.p50=20s"])
+    assert found.iloc[-1]["hit_rate"] == pytest.approx(one.answer.hit_rate)
+    assert found.iloc[-1]["task_s"] == pytest.approx(one.answer.task)
+    words = ["sweep", "llama-3.1-70b", "--on", "dgx-h200:tp=8", "--sessions", "swe-bench", "--axis", "users=10,40"]
+    assert run(words) == 0
+    assert "hit rate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("axes", "more", "words"),
+    [
+        ({"users": "1:a:3"}, {}, "--axis users=1:a:3"),
+        ({"users": "1,2"}, {"users": 3}, "given twice"),
+        ({"users": "1,2"}, {"out": "x.csv"}, "--out"),
+        ({"session.ttl": "1m,2m"}, {}, "needs --users"),
+    ],
+)
+def test_axes_of_users_are_refused_in_one_line(axes, more, words):
+    with pytest.raises(UserError, match=re.escape(words)):
+        perfmodel.sweep("llama-3.1-70b", axes=axes, **(ASKED | more))
