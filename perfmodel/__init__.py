@@ -84,6 +84,7 @@ _SHOWN = {
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.agents:Agents": ("outputs.agents:agents_text", "outputs.agents:agents_html"),
+    "planning.agents_simulate:AgentsSimulated": ("outputs.agents:simulated_text", None),
     "planning.agents:AgentsBeside": ("outputs.agents:beside_text", "outputs.agents:beside_html"),
     "evidence.session_import:Imported": ("outputs.traffic:traffic_text", "outputs.traffic:traffic_html"),
     "planning.tco.ownership:Owning": ("outputs.tco:owning_text", "outputs.tco:owning_html"),

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.agents import Agents, AgentsBeside
-    from perfmodel.sweeps.agents import AgentsSweep
+    from perfmodel.planning.agents_simulate import AgentsSimulated
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.load import Rated
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.solve import Solution
     from perfmodel.planning.tco.ownership import Owning
     from perfmodel.serving.objectives import Objectives
+    from perfmodel.sweeps.agents import AgentsSweep
     from perfmodel.sweeps.folder import Stored
     from perfmodel.sweeps.space import Space, Sweep
 
@@ -956,10 +957,11 @@ def simulate(
     set: Changes = (),
     tick: Callable[[int], None] | None = None,
     **options: Unpack[SimulateQuestion],
-) -> Simulation:
+) -> Simulation | AgentsSimulated:
     """Run replicas token by token, beside the closed form of :func:`load`, or of :func:`predict` in a closed loop.
 
-    Give one of ``rate``, ``trace`` and ``concurrency``, the clients of a closed loop.
+    Give one of ``rate``, ``trace``, ``concurrency``, the clients of a closed loop, and ``sessions`` with ``users``, of
+    which the cache is simulated.
 
     Parameters
     ----------
@@ -972,8 +974,8 @@ def simulate(
 
     Returns
     -------
-    Comparison
-        With ``simulated``, ``closed_form``, ``differences()`` and ``to_frame()``.
+    Comparison or AgentsSimulated
+        With ``simulated`` and ``differences()``.
 
     Examples
     --------
@@ -981,13 +983,20 @@ def simulate(
     >>> ran.simulated["tpot_s"]["mean"] > 0
     True
     """
+    from perfmodel.planning import agents, agents_simulate
     from perfmodel.planning import simulate as study
 
-    if options.get("sessions") is not None:
-        raise UserError(f"--sessions {options['sessions']}: a closed loop of so many clients is --concurrency")
+    counted = str(options.get("sessions", "")).replace(",", "")
+    if counted.isdigit():
+        raise UserError(f"--sessions {counted}: a closed loop of so many clients is --concurrency")
+    if agents.check_given(options):
+        for name in ("trace", "requests"):
+            if options.get(name) is not None:
+                raise UserError(f"{flag(name)}: sessions have their own calls; leave it out")
+        return agents_simulate.question(_model(model), _one(on), set, options)
     arriving = [name for name in ("rate", "trace", "concurrency") if options.get(name) is not None]
     if len(arriving) != 1:
-        raise UserError("give one of --rate, --trace and --concurrency")
+        raise UserError("give one of --rate, --trace, --concurrency and --sessions")
     _enters_simulation(arriving[0], options)
     system = _one(on)
     asked, changes, rest = taken(SimulateQuestion, [system], set, options)

@@ -239,12 +239,11 @@ class PoolsQuestion(SizeQuestion, total=False):
     ]
 
 
-class SimulateQuestion(Question, Arrivals, Started, total=False):
-    """What a simulation may fix: one of rate, trace and concurrency says what arrives."""
+class SimulateQuestion(Question, Arrivals, Started, Visits, total=False):
+    """What a simulation may fix: one of rate, trace, concurrency and sessions says what arrives."""
 
     rate: Annotated[Quantity | None, _RATE]
     trace: Annotated[Name | None, Said("FILE", "Replay arrivals and lengths of a CSV or JSON-lines trace.")]
-    sessions: Annotated[Quantity | None, Said("N", "Gone: --concurrency says it.", "1", hidden=True)]
     requests: Annotated[
         Quantity | None,
         Said(

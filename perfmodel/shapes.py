@@ -734,6 +734,37 @@ class Agents(TypedDict):
     warnings: list[str]
 
 
+class SimulatedTier(TypedDict):
+    """A tier of the prefix cache, simulated and by the closed form."""
+
+    name: str
+    simulated: Number
+    """Share of all prompt tokens found in it."""
+    standard_error: Number
+    closed_form: Number
+    difference: Number
+    """The closed form less the simulation."""
+
+
+class AgentsSimulation(TypedDict):
+    """``simulate --sessions``: the prefix cache call by call, beside the closed form."""
+
+    model: str
+    system: str
+    plan: Plan
+    session: str
+    users: Number
+    calls: int
+    """Of a seed."""
+    seeds: int
+    call_s: Number
+    """Time of a call, by the closed form."""
+    tiers: list[SimulatedTier]
+    reason: str | None
+    assumed: list[str]
+    warnings: list[str]
+
+
 class AgentsBeside(TypedDict):
     """``compare --sessions``."""
 

@@ -25,7 +25,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "explain": (shapes.Explanation,),
     "solve": (shapes.Solution,),
     "size": (shapes.Sizing, shapes.Pools),
-    "simulate": (shapes.Simulation,),
+    "simulate": (shapes.Simulation, shapes.AgentsSimulation),
     "validate": (shapes.Validation,),
     "traffic import": (shapes.TrafficImport,),
     "traffic show": (shapes.TrafficImport,),

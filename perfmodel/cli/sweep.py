@@ -46,9 +46,9 @@ def sweep(
     from perfmodel import api
     from perfmodel.errors import UserError
     from perfmodel.outputs.tables import print_said
-    from perfmodel.sweeps.agents_table import print_sweep
     from perfmodel.sweeps import folder
     from perfmodel.sweeps import points as rows
+    from perfmodel.sweeps.agents_table import print_sweep
 
     pairs = []
     for text in axis:

@@ -8,6 +8,7 @@ from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 from perfmodel.planning.agents import Agents, AgentsBeside
+from perfmodel.planning.agents_simulate import AgentsSimulated
 from perfmodel.specs.units import show
 
 
@@ -152,3 +153,36 @@ def beside_text(found: AgentsBeside) -> str:
 def beside_html(found: AgentsBeside) -> str:
     """Return answers side by side as HTML."""
     return table_html(_title(found.answers), _names(found.answers), _rows(found.answers), _said(found.answers))
+
+
+def print_simulated(found: AgentsSimulated, console: Any) -> None:
+    """Print hit rates of a simulated cache beside those of the closed form.
+
+    Parameters
+    ----------
+    found : AgentsSimulated
+    console : rich.console.Console
+    """
+    if found.reason or found.closed.answer is None:
+        return
+    rows = [
+        (
+            f"hit rate in {name}",
+            [
+                f"{value:.1%}",
+                f"{found.errors[name]:.1%}",
+                f"{float(found.closed.answer.hit_by_tier[name]):.1%}",
+                f"{found.differences()[name]:+.1%}",
+            ],
+        )
+        for name, value in found.simulated.items()
+    ]
+    title = f"{_title([found.closed])}: {found.seeds} times {found.calls:,} calls"
+    side_by_side(title, ("simulated", "standard error", "closed form", "difference"), rows, console)
+    mind = (*found.closed.scenario.warnings, *found.closed.warnings)
+    print_said([("assumed", [*found.closed.scenario.assumed, *found.assumed()]), ("mind", mind)], console)
+
+
+def simulated_text(found: AgentsSimulated) -> str:
+    """Return hit rates of a simulated cache as plain text, or why there are none."""
+    return found.reason or plain(lambda console: print_simulated(found, console))

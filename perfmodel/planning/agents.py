@@ -15,7 +15,7 @@ from perfmodel.errors import UserError
 from perfmodel.options import Limits, flag, options_of
 from perfmodel.planning.load import open_numbers
 from perfmodel.prediction import evaluate, question_of, run
-from perfmodel.question import Options, resolve, split_changes, taken
+from perfmodel.question import resolve, split_changes, taken
 from perfmodel.serving.cost import cost_of
 from perfmodel.serving.session_loop import SessionAnswer, SessionCliff, SessionRouting, session_answer, session_cliff
 from perfmodel.serving.session_machine import SessionMachine, Tier, session_machine
@@ -504,6 +504,11 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
     if held < _MANY:
         off = "is a guess" if held < _FEW else "may be off by 0.06"
         said.append(f"{held:.1f} contexts fit a replica's memory: the hit rate {off}")
+    said += [
+        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB holds nothing more than the {found.pool / 1e9:,.0f} GB above it"
+        for tier in found.tiers
+        if tier.inclusive and not tier.pooled and tier.capacity <= found.pool
+    ]
     for name, load in found.answer.tier_load.items():
         if float(load) > 1:
             said.append(
@@ -589,20 +594,54 @@ def question(
     -------
     list of Agents
     """
+    found = []
+    for scenario, session, users, tiers in settled(kind, model, systems, set, given)[0]:
+        answer = ask(scenario, session, users, tiers, worth)
+        found.append(replace(answer, warnings=(*_idle(answer, tiers), *answer.warnings)))
+    return found
+
+
+def _idle(answer: Agents, tiers: Sequence[Tier]) -> list[str]:
+    """Return a line for each change that moved nothing."""
+    if answer.reason:
+        return []
+
+    def told(one: Scenario) -> Any:
+        return ask(one, answer.session, answer.users, tiers, False).to_dict()
+
+    return idle(answer.scenario, unmoved(answer.scenario, told), open_numbers)
+
+
+_Settled = tuple[Scenario, Session, float, tuple[Tier, ...]]
+
+
+def settled(
+    kind: type, model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]
+) -> tuple[list[_Settled], dict[str, Any]]:
+    """Return what a question about users with sessions asks of each system, and what else was given.
+
+    Parameters
+    ----------
+    kind, model, systems, set, given
+        As of :func:`question`.
+
+    Returns
+    -------
+    list of tuple
+        Scenario, session, users and tiers.
+    dict
+        Other options, read.
+    """
     asked, changes, rest = taken(kind, systems, set, given)
-    session, users = catalog.load_session(rest["sessions"]), float(rest["users"])
-    tiers = read_tiers(rest.get("tier", ()))
+    session, users = catalog.load_session(rest.pop("sessions")), float(rest.pop("users"))
+    tiers = read_tiers(rest.pop("tier", ()))
     session, changes = changed(session, changes)
     calls = drawn_calls(session_traffic(session))
-    mean = Options(
-        prompt=round(float(calls.prompt.mean())), output=max(1, round(float(calls.output.mean()))), concurrency=1.0
-    )
-    asked = replace(asked, prompt=mean.prompt, output=mean.output, concurrency=mean.concurrency)
-    found = []
-    for system, mine in zip(systems, split_changes(systems, changes), strict=True):
-        scenario = resolve(model, system, asked, mine)
-        answer = ask(scenario, session, users, tiers, worth)
-        paths = [] if answer.reason else unmoved(scenario, lambda one: ask(one, session, users, tiers, False).to_dict())
-        said = idle(scenario, paths, open_numbers)
-        found.append(replace(answer, warnings=(*said, *answer.warnings)))
-    return found
+    prompt, output = (max(1.0, round(float(part.mean()))) for part in (calls.prompt, calls.output))
+    # A plan that nobody chose is that of the mean call.
+    asked = replace(asked, prompt=prompt, output=output, concurrency=1.0)
+    found = [
+        (resolve(model, system, asked, mine), session, users, tiers)
+        for system, mine in zip(systems, split_changes(systems, changes), strict=True)
+    ]
+    return found, rest

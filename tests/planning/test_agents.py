@@ -145,3 +145,23 @@ def test_a_sweep_over_users_is_what_each_of_them_meets(capsys):
 def test_axes_of_users_are_refused_in_one_line(axes, more, words):
     with pytest.raises(UserError, match=re.escape(words)):
         perfmodel.sweep("llama-3.1-70b", axes=axes, **(ASKED | more))
+
+
+def test_the_simulated_cache_hits_as_the_closed_form_says(capsys):
+    ran = perfmodel.simulate("llama-3.1-70b", users=60, tier="host=2TB@50GB/s", **ASKED)
+    assert set(ran.simulated) == {"memory", "host"}
+    assert all(abs(gap) < 0.05 for gap in ran.differences().values())
+    jsonschema = pytest.importorskip("jsonschema")
+    words = ["simulate", "llama-3.1-70b", "--on", "dgx-h200:tp=8", "--sessions", "swe-bench", "--users", "30", "--json"]
+    assert run(words) == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), schemas.schema("simulate"))
+
+
+def test_a_number_of_sessions_in_a_simulation_is_the_concurrency():
+    with pytest.raises(UserError, match="--concurrency"):
+        perfmodel.simulate("llama-3.1-70b", on="dgx-h200:tp=8", sessions=40, users=4)
+
+
+def test_a_tier_that_holds_no_more_than_the_memory_says_so():
+    found = asked(tier="host=1GB@50GB/s")
+    assert any("holds nothing more" in line for line in found.warnings)
