@@ -505,7 +505,7 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
         off = "is a guess" if held < _FEW else "may be off by 0.06"
         said.append(f"{held:.1f} contexts fit a replica's memory: the hit rate {off}")
     said += [
-        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB holds nothing more than the {found.pool / 1e9:,.0f} GB above it"
+        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB holds nothing that the {found.pool / 1e9:,.0f} GB above do not"
         for tier in found.tiers
         if tier.inclusive and not tier.pooled and tier.capacity <= found.pool
     ]

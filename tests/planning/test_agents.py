@@ -164,4 +164,4 @@ def test_a_number_of_sessions_in_a_simulation_is_the_concurrency():
 
 def test_a_tier_that_holds_no_more_than_the_memory_says_so():
     found = asked(tier="host=1GB@50GB/s")
-    assert any("holds nothing more" in line for line in found.warnings)
+    assert any("holds nothing that" in line for line in found.warnings)
