@@ -127,7 +127,8 @@ def simulate(
         late = drawn.time > horizon / 2
         asked = float(drawn.prompt[late].sum())
         count = len(drawn.time)
-        reached, tokens = [], memory
+        reached: list[float] = []
+        tokens = memory
         for tier in (None, *tiers):
             if tier is not None:
                 size = float(tier.capacity) / closed.token_bytes

@@ -243,7 +243,7 @@ def _plain(rows: list[dict[str, Any]], file: Path) -> _Read:
         session = row.get(sessions) if sessions else None
         values = []
         for kind, name in names.items():
-            written = row.get(name)
+            written = row.get(str(name))
             if kind == "arrival" and written is None and session in late and "delay" in row:
                 written = (late[session] + float(row["delay"]) / 1e3) * unit
             try:
@@ -307,6 +307,8 @@ def _dynamo(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[st
         by_user = 0.0 if trigger.startswith("tool") else 1.0 if trigger.startswith("user") else np.nan
         if replay:
             sizes.add(float(replay["trace_block_size"]))
+        if began is None or prompt is None:
+            raise KeyError("request_received_ms" if began is None else "input_length")
         found.append(
             _Request(
                 float(began) / 1e3,

@@ -149,7 +149,7 @@ def tiers(
     frames, rows = [], []
     for tier, held in below.items():
         for policy in ("prefix", "random"):
-            routing = SessionRouting(replicas, policy)  # type: ignore[arg-type]
+            routing = SessionRouting(replicas, policy)
             name = f"{tier}, {policy}"
             frames.append(_curve(one, users, name, held, routing))
             rows.append((name, one.cliff(held, routing) / one.chips, float(one.answer(one.chips, held, routing).ttft)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -12,6 +13,11 @@ from perfmodel.question import Options, resolve
 from perfmodel.reports.agents.cliff import fleet
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.specs import catalog
+
+#: Columns of the tables, and how their numbers are written.
+_COST = {"share": "{:.0%}", "users": "{:,.0f}", "task": "{:.3g}", "usd": "{:.3g}"}
+_CHAT = dict.fromkeys(("users", "hits", "calls", "ttft", "prefill", "usd"), "{:.3g}")
+_CACHED = {"hits": "{:.0%}", "ttft": "{:.3g}", "tpot_ms": "{:.3g}", "usd": "{:.3g}"}
 
 
 def _asked(model: str, on: str, session: str, share: float) -> Agents:
@@ -25,7 +31,7 @@ def cost(
     model: str, systems: Sequence[str], session: str = "coding-agent", shares: Sequence[float] = (0.25, 0.5, 0.9, 1.5)
 ) -> Figure:
     """USD a task on each system, at shares of the users that its cache holds."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for on in systems:
         for share in shares:
             found = _asked(model, on, session, share)
@@ -40,8 +46,8 @@ def cost(
                     }
                 )
     frame = pd.DataFrame(rows)
-    near = frame[frame["share"] == sorted(shares)[-2]]
-    cheapest = near.loc[near["usd"].idxmin()]
+    before = max(share for share in shares if share < 1)
+    cheapest = min((row for row in rows if row["share"] == before), key=lambda row: float(row["usd"]))
     return Figure(
         "Cost of a task",
         f"A task of {session} costs least on {cheapest['system']}: {cheapest['usd']:.3g} USD at "
@@ -64,10 +70,7 @@ def cost(
             Table(
                 "Users, time and cost of a task",
                 ("system", "share", "users", "task [s]", "USD a task"),
-                [
-                    [row.system, f"{row.share:.0%}", f"{row.users:,.0f}", f"{row.task:.3g}", f"{row.usd:.3g}"]
-                    for row in frame.itertuples()
-                ],
+                [[row["system"], *(form.format(row[key]) for key, form in _COST.items())] for row in rows],
                 numbers=(1, 2, 3, 4),
             ),
         ),
@@ -79,7 +82,7 @@ def chat(
     model: str, on: str, sessions: Sequence[str] = ("coding-agent", "swe-bench", "multi-turn-chat", "deep-research")
 ) -> Figure:
     """What one fleet does for agents and for people who chat, each just before its cliff."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for session in sessions:
         found = _asked(model, on, session, 0.9)
         answer = found.answer
@@ -97,7 +100,7 @@ def chat(
             }
         )
     frame = pd.DataFrame(rows)
-    least, most = frame.loc[frame["users"].idxmin()], frame.loc[frame["users"].idxmax()]
+    least, most = (end(rows, key=lambda row: float(row["users"])) for end in (min, max))
     return Figure(
         "Agents against chat",
         f"On the same machines a chip holds {most['users']:.3g} users of {most['session']} and {least['users']:.3g} of "
@@ -117,18 +120,7 @@ def chat(
             Table(
                 "At nine tenths of the cliff",
                 ("session", "users a chip", "hit rate", "calls/s a chip", "TTFT [s]", "prefill share", "USD a task"),
-                [
-                    [
-                        row.session,
-                        f"{row.users:.3g}",
-                        f"{row.hits:.1%}",
-                        f"{row.calls:.3g}",
-                        f"{row.ttft:.3g}",
-                        f"{row.prefill:.0%}",
-                        f"{row.usd:.3g}",
-                    ]
-                    for row in frame.itertuples()
-                ],
+                [[row["session"], *(form.format(row[key]) for key, form in _CHAT.items())] for row in rows],
                 numbers=(1, 2, 3, 4, 5, 6),
             ),
         ),
@@ -145,7 +137,7 @@ def cached(
     concurrency: float = 4.0,
 ) -> Figure:
     """Machines of every kind as more of a prompt is cached: time to first token, speed and cost of output."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for on in systems:
         for share in hits:
             scenario = resolve(
@@ -162,7 +154,7 @@ def cached(
                     "system": scenario.system.name,
                     "hits": share,
                     "ttft": float(found["ttft_s"]),
-                    "tpot": float(found["tpot_s"]),
+                    "tpot_ms": 1e3 * float(found["tpot_s"]),
                     "usd": float(found["usd_per_mtok_blended"]) * (prompt + output) / 1e6,
                 }
             )
@@ -205,10 +197,7 @@ def cached(
             Table(
                 f"{concurrency:g} calls at a time",
                 ("system", "cached", "TTFT [s]", "TPOT [ms]", "USD a call"),
-                [
-                    [row.system, f"{row.hits:.0%}", f"{row.ttft:.3g}", f"{row.tpot * 1e3:.3g}", f"{row.usd:.3g}"]
-                    for row in frame.itertuples()
-                ],
+                [[row["system"], *(form.format(row[key]) for key, form in _CACHED.items())] for row in rows],
                 numbers=(1, 2, 3, 4),
             ),
         ),
