@@ -697,6 +697,9 @@ class Agents(TypedDict):
     hit_ceiling: Number
     """The same of a cache without limit."""
     ttft_s: Number
+    ttft_p50_s: Number
+    ttft_p95_s: Number
+    ttft_p99_s: Number
     ttft_hit_s: Number
     """Of calls whose context lies in the memory of the chips."""
     ttft_miss_s: Number

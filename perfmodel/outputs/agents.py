@@ -46,6 +46,8 @@ def _column(one: Agents) -> dict[str, str]:
         rows |= {f"hit rate in {name}": f"{float(part):.1%}" for name, part in found.hit_by_tier.items()}
     for label, value in (
         ("TTFT", found.ttft),
+        ("TTFT P50", found.first_token.quantile(0.5)),
+        ("TTFT P95", found.first_token.quantile(0.95)),
         ("TTFT of a hit", found.ttft_hit),
         ("TTFT of a miss", found.ttft_miss),
         ("TPOT", found.tpot),

@@ -139,7 +139,7 @@ class Agents(Shown):
         asked = question_of(self.scenario)
         found, cliff = self.answer, self.cliff
         told: dict[str, Any] = {} if found is None else _numbers(found)
-        names = ("hit_rate", "hit_ceiling", "ttft_s", "ttft_hit_s", "ttft_miss_s", "tpot_s", "call_s", "task_s")
+        names = ("hit_rate", "hit_ceiling", "ttft_s", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s", "ttft_hit_s", "ttft_miss_s", "tpot_s", "call_s", "task_s")
         more = ("calls_per_task", "calls_per_s", "tasks_per_hour", "running", "waiting", "prefill_share")
         return {
             "model": asked["model"],
@@ -214,7 +214,8 @@ def _numbers(found: SessionAnswer) -> dict[str, Any]:
         "waiting": "waiting",
         "prefill_share": "engine_load",
     }
-    return {key: float(getattr(found, name)) for key, name in names.items()}
+    told = {key: float(getattr(found, name)) for key, name in names.items()}
+    return told | {f"ttft_p{share}_s": float(found.first_token.quantile(share / 100)) for share in (50, 95, 99)}
 
 
 def _start(found: SessionAnswer) -> shapes.ColdStart:
@@ -388,11 +389,6 @@ def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier
     -------
     Agents
     """
-    if session.order != "free":
-        raise UserError(
-            f"--sessions {session.name}: a benchmark in rounds of {session.order} order has no users who come and go; "
-            "perfmodel traffic show says what it holds"
-        )
     traffic = traffic_on(scenario, session)
     routing = routing_of(scenario)
     scenario = replace(scenario, assumed=tuple(_assumed(scenario, session, tiers, routing)))
@@ -430,7 +426,9 @@ def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier
 def _assumed(scenario: Scenario, session: Session, tiers: Sequence[Tier], routing: SessionRouting) -> list[str]:
     gone = ("concurrency", "traffic ")
     said = [word for word in scenario.assumed if not word.startswith(gone)]
-    said.append(f"sessions {session.name}; means over calls, from a warm start")
+    said.append(f"sessions {session.name}; from a warm start")
+    if session.order != "free":
+        said.append(f"{float(session.population or 1):,.0f} sessions in rounds; the users are the calls in flight")
     if not tiers:
         said.append("no tier below the memory of the chips; --tier host=1TB@50GB/s has one")
     if routing.replicas > 1:

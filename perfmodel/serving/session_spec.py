@@ -86,6 +86,8 @@ def session_traffic(session: Session, longest: float = math.inf) -> SessionTraff
         resent=float(session.resent_output),
         longest=limit,
         fan_out=float(session.fan_out),
+        rounds="" if session.order == "free" else session.order,  # type: ignore[arg-type]
+        population=1.0 if session.population is None else float(session.population),
         ttl=math.inf if session.ttl is None else float(session.ttl),
         **more,
     )

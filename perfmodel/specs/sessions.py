@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from perfmodel.numerics import Number
 from perfmodel.specs import quantiles
 from perfmodel.specs.ranges import Range
-from perfmodel.specs.types import AtLeastOne, Degree, Provenance, Share, ShareBelowOne
+from perfmodel.specs.types import AtLeastOne, Degree, Provenance, Share, ShareBelowOne, Whole
 
 Tokens = Annotated[Number, Range("1", most=1e9)]
 Lifespan = Annotated[Number, Range("s", 0.0, 1e12, above=True)]
@@ -89,6 +89,8 @@ class Session:
         Time after which a cache forgets what nobody touched [s].
     order : str
         ``free``, or rounds in a ``random`` or ``fixed`` order.
+    population : Number, optional
+        Sessions of a benchmark in rounds, whatever the number of calls in flight [1].
     aliases : tuple of str
     provenance : dict of str to Provenance
     """
@@ -109,6 +111,7 @@ class Session:
     fan_out: AtLeastOne = 1.0
     ttl: Lifespan | None = None
     order: Order = "free"
+    population: Whole | None = None
     aliases: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
@@ -128,6 +131,9 @@ def _tables(session: Session) -> Iterator[tuple[str, str]]:
 
 def _gaps(session: Session) -> Iterator[tuple[str, str]]:
     share = float(session.human_share)
+    if (session.population is None) != (session.order == "free"):
+        why = "rounds need the number of sessions in them" if session.population is None else "counts in rounds only"
+        yield "population", f"{why}: {'give it' if session.population is None else 'leave it out'}"
     if session.order != "free":
         given = [name for name in ("tool_gap", "human_gap") if getattr(session, name)]
         given += ["human_share"] if share else []

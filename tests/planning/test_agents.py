@@ -84,7 +84,6 @@ def test_a_number_of_a_session_moves_the_answer(change):
         ({"users": None}, "needs --users"),
         ({"sessions": None}, "--users is about sessions"),
         ({"sessions": "coding-agant"}, "did you mean coding-agent"),
-        ({"sessions": "bench-multiturn"}, "rounds of random order"),
         ({"traffic": "chat"}, "--traffic"),
         ({"rate": 3}, "--rate"),
         ({"ttft_p99": "1s"}, "--ttft-p99"),

@@ -48,6 +48,8 @@ def test_a_law_goes_through_its_table(table):
         ("human_gap: {p50: 3 s}", "human_gap"),
         ("human_share: 0.5", "human_gap"),
         ("order: fixed", "tool_gap"),
+        ("order: random", "population"),
+        ("population: 80", "population"),
         ("appended: {p50: 5}\nresent_output: 0.5", "resent_output"),
         ("shared_prefix: {tokens: 200}", "shared_prefix.tokens"),
         ("compaction: {at: 100, to: 200}", "compaction.to"),
