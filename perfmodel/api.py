@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.agents import Agents, AgentsBeside
     from perfmodel.planning.agents_simulate import AgentsSimulated
+    from perfmodel.planning.agents_size import AgentsSizing
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.load import Rated
@@ -815,7 +816,7 @@ def size(
 ) -> Disaggregated: ...
 
 
-@_taking(PoolsQuestion, "prefill_on")
+@_taking(PoolsQuestion, "prefill_on", "rate")
 def size(
     model: Name | Model,
     *,
@@ -824,7 +825,7 @@ def size(
     set: Changes = (),
     tick: Callable[[str], None] | None = None,
     **options: Any,
-) -> Sizing | Disaggregated:
+) -> Sizing | Disaggregated | AgentsSizing:
     """Search how many systems, of which kind, in which plan, serve a rate within objectives.
 
     Parameters
@@ -840,7 +841,7 @@ def size(
 
     Returns
     -------
-    Sizing or Disaggregated
+    Sizing, Disaggregated or AgentsSizing
         With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``; with ``prefill_on`` two pools.
 
     Examples
@@ -849,10 +850,15 @@ def size(
     >>> found.answers[0].load.queue.saturated
     False
     """
+    from perfmodel.planning import agents, agents_size
     from perfmodel.planning import size as study
     from perfmodel.planning.pools import disaggregated
 
     systems = _systems(on)
+    if agents.check_given(options, limited=True):
+        return agents_size.question(_model(model), systems, set, options)
+    if options.get("rate") is None:
+        raise UserError("give --rate, or --sessions with --users")
     pool = options.get("prefill_on")
     asked, changes, rest = taken(
         PoolsQuestion, systems if pool is None else [*systems, word("--prefill-on", pool)], set, options

@@ -188,7 +188,7 @@ class RateQuestion(Question, Rated, Limits, Arrivals, Started, Visits, total=Fal
     """A question about requests that arrive at a rate, or about users with sessions."""
 
 
-class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):
+class SizeQuestion(Question, Rated, Limits, Arrivals, Visits, total=False):
     """What a search for the least deployment may fix."""
 
     least: Annotated[str | None, Said("GOAL", "What to make least: cost (the default), power or chips.")]

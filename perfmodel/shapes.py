@@ -737,6 +737,23 @@ class Agents(TypedDict):
     warnings: list[str]
 
 
+class LostPlan(TypedDict):
+    """A plan that does not serve users with sessions."""
+
+    plan: str
+    why: str
+
+
+class AgentsSizing(TypedDict):
+    """``size --sessions``: deployments that serve the users, the cheapest first."""
+
+    answers: list[Agents]
+    objectives: dict[str, float]
+    """Times not to exceed, by name [s]."""
+    rejected: list[LostPlan]
+    reason: str | None
+
+
 class SimulatedTier(TypedDict):
     """A tier of the prefix cache, simulated and by the closed form."""
 

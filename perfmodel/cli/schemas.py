@@ -24,7 +24,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "tco": (shapes.Owning,),
     "explain": (shapes.Explanation,),
     "solve": (shapes.Solution,),
-    "size": (shapes.Sizing, shapes.Pools),
+    "size": (shapes.Sizing, shapes.Pools, shapes.AgentsSizing),
     "simulate": (shapes.Simulation, shapes.AgentsSimulation),
     "validate": (shapes.Validation,),
     "traffic import": (shapes.TrafficImport,),

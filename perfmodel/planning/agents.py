@@ -121,7 +121,7 @@ class Agents(Shown):
     @property
     def past_cliff(self) -> bool:
         """Whether the users asked for are beyond the fall of the hit rate."""
-        return self.cliff is not None and self.users > self.cliff.users
+        return self.answer is not None and float(self.answer.hit_rate) < CLIFF * self.answer.hit_ceiling
 
     def row(self) -> dict[str, Any]:
         """Return the flat columns of ``--csv``."""
@@ -139,7 +139,19 @@ class Agents(Shown):
         asked = question_of(self.scenario)
         found, cliff = self.answer, self.cliff
         told: dict[str, Any] = {} if found is None else _numbers(found)
-        names = ("hit_rate", "hit_ceiling", "ttft_s", "ttft_p50_s", "ttft_p95_s", "ttft_p99_s", "ttft_hit_s", "ttft_miss_s", "tpot_s", "call_s", "task_s")
+        names = (
+            "hit_rate",
+            "hit_ceiling",
+            "ttft_s",
+            "ttft_p50_s",
+            "ttft_p95_s",
+            "ttft_p99_s",
+            "ttft_hit_s",
+            "ttft_miss_s",
+            "tpot_s",
+            "call_s",
+            "task_s",
+        )
         more = ("calls_per_task", "calls_per_s", "tasks_per_hour", "running", "waiting", "prefill_share")
         return {
             "model": asked["model"],
@@ -158,7 +170,7 @@ class Agents(Shown):
             "cliff_users_cold": shapes.number(math.nan if cliff is None else cliff.users_cold),
             "cliff_pool_bytes": shapes.number(math.nan if cliff is None else cliff.pool),
             "pool_bytes": shapes.number(self.pool),
-            "past_cliff": None if cliff is None else self.past_cliff,
+            "past_cliff": None if found is None else self.past_cliff,
             "tiers": self._tiers(),
             "cold": None if found is None or found.cold is None else _start(found.cold),
             "worth": [
@@ -370,7 +382,14 @@ def traffic_on(scenario: Scenario, session: Session) -> SessionTraffic:
     return session_traffic(session, limit if limit == limit else math.inf)
 
 
-def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier] = (), worth: bool = True) -> Agents:
+def ask(
+    scenario: Scenario,
+    session: Session,
+    users: float,
+    tiers: Sequence[Tier] = (),
+    worth: bool = True,
+    cliff: bool = True,
+) -> Agents:
     """Put users with sessions on a deployment.
 
     Parameters
@@ -382,8 +401,8 @@ def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier
         People [1].
     tiers : sequence of Tier
         Of the cache, below the memory of the chips, nearest first.
-    worth : bool
-        Whether changes are asked for too.
+    worth, cliff : bool
+        Whether changes, and the distance to the cliff, are asked for too.
 
     Returns
     -------
@@ -407,12 +426,12 @@ def ask(scenario: Scenario, session: Session, users: float, tiers: Sequence[Tier
         return replace(blank, reason=f"the longest call of a session: {why}")
     machine = session_machine(one, traffic)
     answer = session_answer(machine, traffic, users, tiers, routing)
-    cliff = session_cliff(machine, traffic, users, tiers, routing, CLIFF)
+    fall = session_cliff(machine, traffic, users, tiers, routing, CLIFF) if cliff else None
     hourly, chips = _money(scenario, traffic, answer)
     found = replace(
         blank,
         answer=answer,
-        cliff=cliff,
+        cliff=fall,
         usd_per_hour=hourly,
         usd_per_task=_per_task(scenario, hourly, answer),
         chips=chips,
@@ -503,7 +522,7 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
         off = "is a guess" if held < _FEW else "may be off by 0.06"
         said.append(f"{held:.1f} contexts fit a replica's memory: the hit rate {off}")
     said += [
-        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB holds nothing that the {found.pool / 1e9:,.0f} GB above do not"
+        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB holds nothing that {found.pool / 1e9:,.0f} GB of memory do not"
         for tier in found.tiers
         if tier.inclusive and not tier.pooled and tier.capacity <= found.pool
     ]
@@ -540,7 +559,7 @@ _NOT_WITH = (
 )
 
 
-def check_given(options: Mapping[str, Any], swept: bool = False) -> bool:
+def check_given(options: Mapping[str, Any], swept: bool = False, limited: bool = False) -> bool:
     """Return whether sessions are asked about, and refuse what does not go with them, or only with them.
 
     Parameters
@@ -549,6 +568,8 @@ def check_given(options: Mapping[str, Any], swept: bool = False) -> bool:
         By name, as given.
     swept : bool
         Whether the users are an axis.
+    limited : bool
+        Whether objectives may be given.
 
     Returns
     -------
@@ -565,8 +586,8 @@ def check_given(options: Mapping[str, Any], swept: bool = False) -> bool:
     if "users" not in given and not swept:
         raise UserError("--sessions needs --users, the people who have them")
     for name in given:
-        if name in _NOT_WITH or name in options_of(Limits):
-            what = "are means" if name in options_of(Limits) else "have their own, or none"
+        if name in _NOT_WITH or (name in options_of(Limits) and not limited):
+            what = "have none" if name in options_of(Limits) else "have their own, or none"
             raise UserError(f"{flag(name)}: answers about sessions {what}; leave it out")
     return True
 

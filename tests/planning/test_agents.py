@@ -164,3 +164,23 @@ def test_a_number_of_sessions_in_a_simulation_is_the_concurrency():
 def test_a_tier_that_holds_no_more_than_the_memory_says_so():
     found = asked(tier="host=1GB@50GB/s")
     assert any("holds nothing that" in line for line in found.warnings)
+
+
+def test_a_search_finds_the_fewest_replicas_that_serve(capsys):
+    found = perfmodel.size("llama-3.1-70b", on="dgx-h200:tp=8", sessions="swe-bench", users=150, ttft_p90="5 s")
+    (best,) = found.answers
+    replicas = float(best.scenario.deployment.dp)
+    assert best.answer.first_token.quantile(0.9) <= 5
+    assert not best.past_cliff
+    fewer = asked(users=150, on=f"dgx-h200:tp=8,dp={replicas - 1:g}", routing="prefix")
+    slow = fewer.answer if fewer.answer.cold is None else fewer.answer.cold
+    assert slow.hit_rate < 0.9 * slow.hit_ceiling or fewer.answer.first_token.quantile(0.9) > 5
+    jsonschema = pytest.importorskip("jsonschema")
+    words = ["size", "llama-3.1-70b", "--on", "dgx-h200:tp=8", "--sessions", "swe-bench", "--users", "50", "--json"]
+    assert run(words) == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), schemas.schema("size"))
+
+
+def test_objectives_that_sessions_have_none_of_are_refused():
+    with pytest.raises(UserError, match="--tpot-p99"):
+        perfmodel.size("llama-3.1-70b", on="dgx-h200:tp=8", sessions="swe-bench", users=50, tpot_p99="50ms")
