@@ -285,7 +285,7 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
     >>> answer.fits
     True
     """
-    from perfmodel.planning import agents
+    from perfmodel.planning import agents_question as agents
 
     if agents.check_given(options):
         return agents.question(RateQuestion, _model(model), [_one(on)], set, options)[0]
@@ -422,11 +422,13 @@ def compare(
     Comparison, Loads or AgentsBeside
         With a rate, each answer is that of :func:`load`; with ``sessions``, one about users.
     """
-    from perfmodel.planning import agents
+    from perfmodel.planning import agents_question as agents
 
     systems = _systems(on)
     if agents.check_given(options):
-        return agents.AgentsBeside(tuple(agents.question(RateQuestion, _model(model), systems, set, options)))
+        from perfmodel.planning.agents import AgentsBeside
+
+        return AgentsBeside(tuple(agents.question(RateQuestion, _model(model), systems, set, options)))
     under_load = options.get("rate") is not None
     if not under_load:
         _without_rate(options)
@@ -502,7 +504,7 @@ def swept_users(
     model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
 ) -> AgentsSweep | None:
     """Return the answers of a sweep over users with sessions; None where it asks about none."""
-    from perfmodel.planning import agents
+    from perfmodel.planning import agents_question as agents
     from perfmodel.sweeps import agents as study
 
     if not agents.check_given(given, "users" in dict(axes)):
@@ -850,7 +852,8 @@ def size(
     >>> found.answers[0].load.queue.saturated
     False
     """
-    from perfmodel.planning import agents, agents_size
+    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning import agents_size
     from perfmodel.planning import size as study
     from perfmodel.planning.pools import disaggregated
 
@@ -989,7 +992,8 @@ def simulate(
     >>> ran.simulated["tpot_s"]["mean"] > 0
     True
     """
-    from perfmodel.planning import agents, agents_simulate
+    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning import agents_simulate
     from perfmodel.planning import simulate as study
 
     counted = str(options.get("sessions", "")).replace(",", "")

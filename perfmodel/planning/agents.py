@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel import shapes
-from perfmodel.entered import idle, unmoved
-from perfmodel.errors import UserError
-from perfmodel.options import Limits, flag, options_of
-from perfmodel.planning.load import open_numbers
 from perfmodel.prediction import evaluate, question_of, run
-from perfmodel.question import resolve, split_changes, taken
 from perfmodel.serving.cost import cost_of
 from perfmodel.serving.session_loop import SessionAnswer, SessionCliff, SessionRouting, session_answer, session_cliff
 from perfmodel.serving.session_machine import SessionMachine, Tier, session_machine
 from perfmodel.serving.session_spec import session_traffic
 from perfmodel.serving.sessions import SessionTraffic, drawn_calls
 from perfmodel.shown import Shown
-from perfmodel.specs import catalog, files, rules
-from perfmodel.specs.paths import annotation_at, get, put
-from perfmodel.specs.ranges import Range, range_of, read_number
 from perfmodel.specs.sessions import Session
-from perfmodel.specs.types import Model, Provenance, Scenario
+from perfmodel.specs.types import Scenario
 
 #: Share of the ceiling below which the hit rate has fallen off the cliff.
 CLIFF = 0.9
 #: Start-up of a load where none is given: what vLLM's offload to host memory takes before the first byte [s].
-_START = 0.008
+START = 0.008
 #: What a worth is asked for: bytes of host memory a replica, at the bandwidth of a PCIe 5 link one way.
 _MORE, _LINK = 100e9, 50e9
 #: Contexts that a cache must hold for its law to be within 0.03, and below which it is a guess.
 _MANY, _FEW = 12.0, 2.0
-_TIERS = ("host", "disk", "store")
 
 
 @dataclass(frozen=True)
@@ -262,93 +253,7 @@ class AgentsBeside(Shown):
         return {"answers": [answer.to_dict() for answer in self.answers]}
 
 
-# --- what is asked -----------------------------------------------------------------------------------------------
-
-
-def read_tier(text: str) -> Tier:
-    """Read a tier as it is written: ``host=1TB@50GB/s``, with ``@8ms`` behind it where a load takes a while to start.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    Tier
-    """
-    name, equals, rest = (part.strip() for part in text.partition("="))
-    parts = [part.strip() for part in rest.split("@")]
-    if name not in _TIERS or not equals or len(parts) not in (2, 3):
-        raise UserError(f"--tier {text}: write {'|'.join(_TIERS)}=CAPACITY@BANDWIDTH, as host=1TB@50GB/s or ...@8ms")
-    try:
-        capacity = read_number(parts[0], Range("B", 1.0, 1e18))
-        bandwidth = read_number(parts[1], Range("B/s", 1.0))
-        start = read_number(parts[2], Range("s", most=1e3)) if len(parts) == 3 else _START
-    except UserError as error:
-        raise UserError(f"--tier {text}: {error}") from None
-    return Tier(name, capacity, bandwidth, start, pooled=name == "store")
-
-
-def read_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
-    """Read tiers, nearest first.
-
-    Parameters
-    ----------
-    texts : sequence of str
-
-    Returns
-    -------
-    tuple of Tier
-    """
-    tiers = tuple(read_tier(text) for text in texts)
-    if len({tier.name for tier in tiers}) < len(tiers):
-        raise UserError("--tier: a tier is given twice")
-    return tiers
-
-
-def changed(session: Session, changes: Sequence[str]) -> tuple[Session, list[str]]:
-    """Return a session with what ``--set session.PATH=VALUE`` changes, and the other changes.
-
-    Parameters
-    ----------
-    session : Session
-    changes : sequence of str
-        ``PATH=VALUE`` each.
-
-    Returns
-    -------
-    tuple of Session and list of str
-    """
-    others = []
-    for text in changes:
-        path, equals, written = (part.strip() for part in text.partition("="))
-        if not path.startswith("session."):
-            others.append(text)
-            continue
-        where = path.removeprefix("session.")
-        try:
-            if where == "ttl" and session.ttl is None:
-                session = replace(session, ttl=read_number(written, _ttl_rule()))
-            else:
-                get(session, where)
-                rule = range_of(annotation_at(session, where))
-                if rule is None or not equals:
-                    raise UserError("names no number of a session")
-                session = put(session, where, read_number(written, rule, float(get(session, where))))
-            broken = rules.broken(session)
-            if broken:
-                raise UserError(f"{broken[0][0]}: {broken[0][1]}")
-        except UserError as error:
-            raise UserError(f"--set {path}: {error}") from None
-        given = Provenance("given by the user", "given")
-        session = replace(session, provenance={**session.provenance, where: given})
-    return session, others
-
-
-def _ttl_rule() -> Range:
-    rule = range_of(files.hints(Session)["ttl"])
-    assert rule is not None
-    return rule
+# --- what is asked ---------------------------------------------------------------------------------------------------
 
 
 def routing_of(scenario: Scenario) -> SessionRouting:
@@ -485,7 +390,7 @@ def _worths(found: Agents, machine: SessionMachine, traffic: SessionTraffic, rou
     tiers = list(found.tiers)
     host = next((at for at, tier in enumerate(tiers) if tier.name == "host"), None)
     if host is None:
-        more = [Tier("host", float(found.pool) + _MORE, _LINK, _START), *tiers]
+        more = [Tier("host", float(found.pool) + _MORE, _LINK, START), *tiers]
         asked.append(("100 GB of host memory a replica beyond its cache, at 50 GB/s", traffic, more, routing))
     else:
         more = [replace(tier, capacity=tier.capacity + _MORE) if at == host else tier for at, tier in enumerate(tiers)]
@@ -522,7 +427,7 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
         off = "is a guess" if held < _FEW else "may be off by 0.06"
         said.append(f"{held:.1f} contexts fit a replica's memory: the hit rate {off}")
     said += [
-        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB holds nothing that {found.pool / 1e9:,.0f} GB of memory do not"
+        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB adds nothing to {found.pool / 1e9:,.0f} GB of memory"
         for tier in found.tiers
         if tier.inclusive and not tier.pooled and tier.capacity <= found.pool
     ]
@@ -548,119 +453,3 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
     if found.answer.cold is not None:
         said.append("a start with an empty cache stays at a lower hit rate: see cold")
     return said
-
-
-# --- from a question ---------------------------------------------------------------------------------------------
-
-#: What a session says itself, or what is about other loads.
-_NOT_WITH = (
-    *("traffic", "prompt", "output", "concurrency", "images", "draft", "k", "alpha", "ar", "accept", "accept_logged"),
-    *("rate", "arrival_scv", "prefix_hits", "lengths", "steady"),
-)
-
-
-def check_given(options: Mapping[str, Any], swept: bool = False, limited: bool = False) -> bool:
-    """Return whether sessions are asked about, and refuse what does not go with them, or only with them.
-
-    Parameters
-    ----------
-    options : mapping
-        By name, as given.
-    swept : bool
-        Whether the users are an axis.
-    limited : bool
-        Whether objectives may be given.
-
-    Returns
-    -------
-    bool
-    """
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if "sessions" not in given:
-        for name in ("users", "tier"):
-            if name in given:
-                raise UserError(f"{flag(name)} is about sessions: give --sessions with it")
-        return False
-    if swept and "users" in given:
-        raise UserError("--users is given twice: once as an axis")
-    if "users" not in given and not swept:
-        raise UserError("--sessions needs --users, the people who have them")
-    for name in given:
-        if name in _NOT_WITH or (name in options_of(Limits) and not limited):
-            what = "have none" if name in options_of(Limits) else "have their own, or none"
-            raise UserError(f"{flag(name)}: answers about sessions {what}; leave it out")
-    return True
-
-
-def question(
-    kind: type, model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any], worth: bool = True
-) -> list[Agents]:
-    """Answer a question about users with sessions on each of some systems.
-
-    Parameters
-    ----------
-    kind : type
-        Of :mod:`perfmodel.options`.
-    model : str or Model
-    systems : sequence of str
-        Each with its plan.
-    set, given
-        As :func:`perfmodel.question.taken` takes them.
-    worth : bool
-        Whether changes are asked for too.
-
-    Returns
-    -------
-    list of Agents
-    """
-    found = []
-    for scenario, session, users, tiers in settled(kind, model, systems, set, given)[0]:
-        answer = ask(scenario, session, users, tiers, worth)
-        found.append(replace(answer, warnings=(*_idle(answer, tiers), *answer.warnings)))
-    return found
-
-
-def _idle(answer: Agents, tiers: Sequence[Tier]) -> list[str]:
-    """Return a line for each change that moved nothing."""
-    if answer.reason:
-        return []
-
-    def told(one: Scenario) -> Any:
-        return ask(one, answer.session, answer.users, tiers, False).to_dict()
-
-    return idle(answer.scenario, unmoved(answer.scenario, told), open_numbers)
-
-
-_Settled = tuple[Scenario, Session, float, tuple[Tier, ...]]
-
-
-def settled(
-    kind: type, model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]
-) -> tuple[list[_Settled], dict[str, Any]]:
-    """Return what a question about users with sessions asks of each system, and what else was given.
-
-    Parameters
-    ----------
-    kind, model, systems, set, given
-        As of :func:`question`.
-
-    Returns
-    -------
-    list of tuple
-        Scenario, session, users and tiers.
-    dict
-        Other options, read.
-    """
-    asked, changes, rest = taken(kind, systems, set, given)
-    session, users = catalog.load_session(rest.pop("sessions")), float(rest.pop("users"))
-    tiers = read_tiers(rest.pop("tier", ()))
-    session, changes = changed(session, changes)
-    calls = drawn_calls(session_traffic(session))
-    prompt, output = (max(1.0, round(float(part.mean()))) for part in (calls.prompt, calls.output))
-    # A plan that nobody chose is that of the mean call.
-    asked = replace(asked, prompt=prompt, output=output, concurrency=1.0)
-    found = [
-        (resolve(model, system, asked, mine), session, users, tiers)
-        for system, mine in zip(systems, split_changes(systems, changes), strict=True)
-    ]
-    return found, rest

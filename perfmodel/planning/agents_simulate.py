@@ -152,7 +152,7 @@ def simulate(
 def question(model: Any, system: str, set: Any, given: Any) -> AgentsSimulated:
     """Answer a question about users with sessions by simulation; parameters as those of the closed form."""
     from perfmodel.options import SimulateQuestion
-    from perfmodel.planning.agents import settled
+    from perfmodel.planning.agents_question import settled
 
     ((scenario, session, users, tiers),), rest = settled(SimulateQuestion, model, [system], set, given)
     return simulate(scenario, session, users, tiers, int(rest.get("seed", 1)))

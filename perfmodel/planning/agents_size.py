@@ -10,7 +10,8 @@ from typing import Any
 from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.options import Limits, PoolsQuestion, flag, options_of
-from perfmodel.planning.agents import CLIFF, Agents, ask, settled
+from perfmodel.planning.agents import CLIFF, Agents, ask
+from perfmodel.planning.agents_question import settled
 from perfmodel.question import split_system
 from perfmodel.serving.session_loop import SessionAnswer
 from perfmodel.shown import Shown

@@ -11,7 +11,8 @@ import numpy as np
 
 from perfmodel.errors import UserError
 from perfmodel.options import StoredQuestion
-from perfmodel.planning.agents import Agents, question
+from perfmodel.planning.agents import Agents
+from perfmodel.planning.agents_question import question
 from perfmodel.specs.types import Model
 
 #: Points of a sweep over users at the most: each is worked out by itself.

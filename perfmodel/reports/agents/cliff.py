@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from perfmodel.planning.agents import CLIFF, read_tier, routing_of, traffic_on
+from perfmodel.planning.agents import CLIFF, routing_of, traffic_on
+from perfmodel.planning.agents_question import read_tier
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Table, figure
 from perfmodel.serving.session_loop import SessionAnswer, SessionRouting, session_answer, session_cliff
