@@ -199,6 +199,8 @@ def read(path: str | Path, out: str | Path | None = None) -> Imported:
     -------
     Imported
     """
+    if out is not None and not str(out).endswith((".yaml", ".yml")):
+        raise UserError(f"--out {out}: a session file ends in .yaml")
     trace = read_trace(path)
     calls, notes = calls_of(trace, str(path))
     name = re.sub(r"[^a-z0-9._-]+", "-", trace.name.lower()).strip("-.") or "traffic"
