@@ -19,6 +19,7 @@ from perfmodel.options import (
     CostQuestion,
     ExplainQuestion,
     FitQuestion,
+    LaunchQuestion,
     Limits,
     LoopQuestion,
     Name,
@@ -53,6 +54,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.evidence.runs import Runs
     from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.agents import Agents, AgentsBeside
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.agents_size import AgentsSizing
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
+    from perfmodel.planning.launch import Launch
     from perfmodel.planning.load import Rated
     from perfmodel.planning.pools import Disaggregated
     from perfmodel.planning.simulate import Comparison as Simulation
@@ -673,6 +676,80 @@ def collective(
     return output.ask(word("OPERATION", operation), _one(on), tp, message, asked, read_changes(set))
 
 
+@_taking(LaunchQuestion)
+def launch(model: Name | Model, *, on: Name | None = None, set: Changes = (), **options: Any) -> Launch:
+    """Return what starts the engines of a plan; nothing is started.
+
+    Parameters
+    ----------
+    model : str, path or Model
+        Name, alias, Hugging Face id, path, or a loaded architecture; without a system a saved plan, or the log of a
+        server that printed its arguments.
+    on : str or path, optional
+        System, with ``:key=value,...`` for the plan; of two pools the one for decode.
+    set : mapping or sequence of str
+        Changes by path.
+    **options
+        Of a question, with ``format`` and ``prefill_on``.
+
+    Returns
+    -------
+    Launch
+        ``text()`` is what the command line prints.
+
+    Examples
+    --------
+    >>> launch("llama-3.1-8b", on="dgx-h100:tp=1", context=8192).commands[0].words[:2]
+    ('vllm', 'serve')
+    """
+    from perfmodel.planning.launch import Wanted, of_scenarios
+
+    given = read_options(LaunchQuestion, options)
+    if on is None:
+        from perfmodel.evidence.runs.started import launch_file
+
+        others = [flag(name) for name in given if name != "format"] + (["--set"] if set else [])
+        if isinstance(model, Model) or not Path(model).is_file():
+            raise UserError("launch: give --on SYSTEM with a model, or the file of a saved plan or of a server's log")
+        if others:
+            raise UserError(f"launch: {', '.join(others)} goes with --on; a file has its own")
+        return launch_file(Path(model), given.get("format", "shell"))
+    prefill_on, more = given.get("prefill_on"), {"format", "prefill_on", "context"}
+    rest = {name: value for name, value in options.items() if name not in more}
+    names = {"": on} if prefill_on is None else {"prefill": prefill_on, "decode": on}
+    scenarios = {name: _scenario(LoopQuestion, model, system, set, rest)[0] for name, system in names.items()}
+    asked = model.name if isinstance(model, Model) else str(model)
+    load = float(scenarios[next(iter(names))].traffic.concurrency) if "concurrency" in given else None
+    wanted = Wanted(asked, str(given.get("draft") or ""), given.get("context"), load)
+    return of_scenarios(scenarios, wanted, given.get("format", "shell"))
+
+
+@_taking()
+def read_runs(*files: Name, fields: Mapping[str, Any] | Sequence[str] = ()) -> Runs:
+    """Read runs of benchmark tools, server logs, power logs and tables of collectives.
+
+    Parameters
+    ----------
+    *files : str or path
+        Told by what they hold.  A server's log gives its layout to the runs beside it.
+    fields : mapping or sequence of str
+        What the files do not say, by column: ``{"hardware": "dgx-h100", "tp": 8}``.
+
+    Returns
+    -------
+    Runs
+        ``save`` writes the file that :func:`validate` reads.
+
+    Raises
+    ------
+    UserError
+        Where a file is not whole or of no known format, or a field on which the answer depends is missing.
+    """
+    from perfmodel.evidence import runs
+
+    return runs.read_runs(files, fields)
+
+
 @_taking()
 def export_csv(answers: Sequence[Prediction], path: str | Path, dictionary: str | Path | None = None) -> None:
     """Write answers as a tidy file, one row each.
@@ -711,12 +788,22 @@ def tco(
     Owning
         With ``systems``, ``sample`` and ``to_dict()``.
     """
-    from perfmodel.planning.tco import ownership, uncertainty
+    from perfmodel.compilers import cash
+    from perfmodel.planning.tco import asking, uncertainty
+    from perfmodel.writing import check_file
 
     systems = _systems(on)
     asked, changes, rest = taken(CostQuestion, systems, set, options)
     samples = int(rest.get("samples", uncertainty.SAMPLES))
-    return ownership.own(_model(model), systems, asked, changes, rest.get("tpot"), samples)
+    api = bool(rest.get("against_api"))
+    growth = float(rest.get("growth", 0.0))
+    target = Path(word("cash", rest["cash"])) if "cash" in rest else None
+    if target is not None:
+        check_file(target, [".csv", ".xlsx"], "--cash")
+    result = asking.own(_model(model), systems, asked, changes, rest.get("tpot"), samples, api, growth)
+    if target is not None:
+        cash.save(result, target)
+    return result
 
 
 @_taking(Question)

@@ -94,6 +94,12 @@ class Question(TypedDict, total=False):
             many=True,
         ),
     ]
+    prices: Annotated[
+        Name | None, Said("DATE|FILE", "Release of prices, as 2026-11; the newest if none. Bases: economics.basis.")
+    ]
+    region: Annotated[
+        Name | None, Said("NAME", "Where machines stand: electricity, space, carbon, PUE and water of it; us-va, de.")
+    ]
 
 
 class Arrivals(TypedDict, total=False):
@@ -264,16 +270,36 @@ class FitQuestion(Question, total=False):
     ]
 
 
+class LaunchQuestion(FitQuestion, total=False):
+    """What a command that starts engines may fix."""
+
+    prefill_on: Annotated[
+        Name | None,
+        Said("SYSTEM[:...]", "A pool for prefill only; the one system of the question is the pool for decode."),
+    ]
+    format: Annotated[str | None, Said("TOOL", "What reads it: shell (the default), kubernetes, llm-d or dynamo.")]
+
+
 class CostQuestion(Question, total=False):
     """What a question about cost may fix."""
 
     tpot: Annotated[
         Quantity | None,
-        Said("T", "Bound on TPOT, 30ms: each system runs the most requests that keep it.", "s", _TIME),
+        Said("T", "Bound on TPOT, 30ms: each system is set to what costs least under it.", "s", _TIME),
     ]
     samples: Annotated[
         Quantity | None,
         Said("N", "Quasi-random samples over all that is not known; a power of 2 is best.", "1", _SAMPLES),
+    ]
+    against_api: Annotated[
+        bool | None,
+        Said("", "Compare owning, renting and token prices, and say at which load each wins.", unit=None, switch=True),
+    ]
+    growth: Annotated[
+        Quantity | None, Said("SHARE", "Growth of the load a year, in the cash flow: 30%.", "1", {"most": 100.0})
+    ]
+    cash: Annotated[
+        Name | None, Said("FILE.csv|.xlsx", "Write the cash flow of each system by year to a file.", unit=None)
     ]
 
 

@@ -478,8 +478,51 @@ class Costs(TypedDict):
     capex_usd: dict[str, Number]
     power_w: dict[str, Number]
     carbon_g_per_output_token: dict[str, Number]
+    water_l_per_mtok_output: Number
     materials_usd: dict[str, Number]
     margin_over_materials: Number
+
+
+class PriceSaid(TypedDict):
+    """What a system costs to buy and to rent."""
+
+    system_usd: Number
+    basis: str | None
+    """volume, listing or retail; quote where it was given."""
+    date: str | None
+    rent_usd_per_chip_hour: Number
+    market: str | None
+    """contract, neocloud or hyperscaler; quote where it was given."""
+    rent_date: str | None
+
+
+class SpeedPoint(TypedDict):
+    """A setting of a system that no faster one undercuts."""
+
+    tpot_s: float
+    usd_per_mtok: float
+    concurrency: float
+    plan: str
+
+
+class WayToServe(TypedDict):
+    """Owned, rented or an API: what it costs at each load, and where it costs least."""
+
+    name: str
+    said: str
+    usd_per_mtok: list[float]
+    mtok_per_day: list[float]
+    wins_from_mtok_per_day: Number
+    wins_to_mtok_per_day: Number
+
+
+class SoldAt(TypedDict):
+    """Blended prices at which providers sell the model's tokens, USD a million."""
+
+    low: Number
+    high: Number
+    date: str
+    providers: int
 
 
 class Owned(Asked):
@@ -506,12 +549,25 @@ class Owned(Asked):
     """By path, the share of the variance of the blended price, ten at most."""
     tornado: list[Swing]
     implied_capex_usd: dict[str, Number]
+    limit: str | None
+    """What keeps it from the bound on TPOT."""
+    price: PriceSaid
+    curve: list[SpeedPoint]
+    ways: list[WayToServe]
+    usd_per_task: Number
+    """One request, at the present value of all years."""
+    npv_usd: Number
+    cash_flow: list[dict[str, str | float | None]]
+    """One row a year: what is paid, written off and served."""
     labels: list[str]
     reason: str | None
 
 
 class Owning(Told):
     """``tco``: costs side by side over the same draws."""
+
+    tpot_bound_s: Number
+    sold_usd_per_mtok: SoldAt | None
 
     answers: list[Owned]
     probability_cheaper: dict[str, dict[str, Number]]
@@ -814,6 +870,75 @@ class TrafficImport(TypedDict):
     path: str | None
     """The session file that was written."""
     assumed: list[str]
+class Started(TypedDict):
+    """Engines of a role."""
+
+    role: str | None
+    """``prefill`` or ``decode`` of two pools."""
+    workers: int
+    chips: int
+    """Of one worker."""
+    command: list[str]
+    files: dict[str, str]
+    """Configuration that the command reads, by name."""
+
+
+class Launch(TypedDict):
+    """``launch``: what starts the engines of a plan."""
+
+    engine: str
+    release: str
+    format: str
+    roles: list[Started]
+    text: str
+    """As it is printed in the format."""
+    not_said: list[str]
+    """What the plan has and the engine cannot be told."""
+    notes: list[str]
+
+
+class Stated(TypedDict):
+    """A field of a run's set-up."""
+
+    value: str
+    origin: str
+    """Where in the file, or how it was given."""
+
+
+class RunValue(TypedDict):
+    """A measured value of a run."""
+
+    metric: str
+    """As the column has it: the bare name is a mean."""
+    stat: str
+    value: Number
+    unit: str
+    origin: str
+
+
+class Run(TypedDict):
+    """What a file says of one run."""
+
+    source: str
+    kind: str
+    fields: dict[str, Stated]
+    """By column of the measurement file."""
+    values: list[RunValue]
+
+
+class Suspect(TypedDict):
+    """A run that does not go with those beside it."""
+
+    run: int
+    """By its place, from 1."""
+    why: str
+
+
+class Runs(TypedDict):
+    """``runs import``: runs of benchmark tools and servers."""
+
+    runs: list[Run]
+    suspects: list[Suspect]
 
 
 class Row(TypedDict):

@@ -32,6 +32,8 @@ VERBS = (
     "whatif",
     "calibrate",
     "validate",
+    "launch",
+    "runs",
     "report",
     "specs",
     "traffic",

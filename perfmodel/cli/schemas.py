@@ -29,6 +29,8 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "validate": (shapes.Validation,),
     "traffic import": (shapes.TrafficImport,),
     "traffic show": (shapes.TrafficImport,),
+    "launch": (shapes.Launch,),
+    "runs import": (shapes.Runs,),
     "specs list": (shapes.Listed,),
     "specs show": (shapes.Spec, shapes.Counts),
     "specs diff": (shapes.Differences,),

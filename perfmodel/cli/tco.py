@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
 from perfmodel.options import CostQuestion
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All of it, not only the verdict.")]
 
 
 @common.asks(CostQuestion)
@@ -17,12 +21,13 @@ def tco(
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
+    verbose: Verbose = False,
 ) -> int:
     """What a million tokens cost on each system, and how sure.
 
-    What dominates the cost, and the price at which two systems tie.
+    The cheapest first, what dominates the cost, and the price at which two systems tie.
 
-    Without --concurrency each system runs as many requests at once as keep the bound on TPOT.
+    Without --concurrency each system is set to what costs least under the bound on TPOT.
 
     Example: perfmodel tco llama-3.1-70b --on dgx-h100 --on dgx-b200 --tpot 30ms
     """
@@ -36,7 +41,7 @@ def tco(
     elif csv:
         common.write_rows(result.rows())
     else:
-        output.print_owning(result, common.console())
+        output.print_owning(result, common.console(), verbose)
     missing = [
         owned.answer.reason or f"{owned.name} {owned.missed}"
         for owned in result.systems

@@ -35,11 +35,13 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
     from pathlib import Path
 
     from perfmodel.evidence import validate as study
+    from perfmodel.evidence.runs import suspect
     from perfmodel.outputs import validation, validation_page
 
     rows = study.load(data)
     with _progress(len(rows)) as tick:
         result = study.score_rows(rows, tick)
+    doubted = suspect.mark(result.rows) if data is not None else []
     # Files first: where one cannot be written, that is the answer, and there is one.
     if out is not None:
         source = f"validate --data {Path(data).name}" if data else "validate"
@@ -51,6 +53,8 @@ def validate(data: Data = None, json: Json = False, csv: Csv = False, out: Out =
         validation.write_rows(result, sys.stdout)
     else:
         validation.print_validation(result, common.console())
+    for line in doubted:
+        print(f"perfmodel: {line}", file=sys.stderr)
     return OK
 
 

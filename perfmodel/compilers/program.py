@@ -13,7 +13,7 @@ import functools
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.compilers.formula import Language, Step, steps
@@ -22,37 +22,13 @@ from perfmodel.machines.base import machine_of
 from perfmodel.prediction import traced
 from perfmodel.results import results
 from perfmodel.serving.steady import peak_rate
-from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
+from perfmodel.specs.types import Scenario
 from perfmodel.specs.weights import layer_count
+from perfmodel.tape.structure import structure
 from perfmodel.trace import OPERATIONS, Ledger, Node
-
-#: What no equation sees.
-_UNSEEN: dict[type[Any], frozenset[str]] = {
-    System: frozenset({"name", "title", "chip", "plans", "default_plan", "default_engine"}),
-    Model: frozenset({"name", "hf_id"}),
-    Traffic: frozenset({"name"}),
-    Deployment: frozenset({"plan"}),
-}
-_NEVER_SEEN = frozenset({"provenance", "aliases", "changed", "assumed", "warnings"})
 
 #: A constant, or the path of an input.
 Leaf = float | str
-
-
-def structure(part: Any) -> Any:
-    """Return what a trace depends on: words and switches as they are, numbers as published or not."""
-    if is_dataclass(part) and not isinstance(part, type):
-        unseen = _NEVER_SEEN | _UNSEEN.get(type(part), frozenset())
-        return type(part).__name__, tuple(
-            (entry.name, structure(getattr(part, entry.name))) for entry in fields(part) if entry.name not in unseen
-        )
-    if isinstance(part, Mapping):
-        return tuple((key, structure(value)) for key, value in part.items())
-    if isinstance(part, tuple | list):
-        return tuple(structure(value) for value in part)
-    if part is None or isinstance(part, bool | str):
-        return part
-    return "?" if part != part else "#"
 
 
 @dataclass(frozen=True)

@@ -247,3 +247,45 @@ def price_for_cost(*, cost_per_hour: Number, other_per_hour: Number, yearly_shar
         Price; below 0 where space and electricity alone cost more [USD].
     """
     return (cost_per_hour - other_per_hour) * 8760 / yearly_share
+
+
+@equation(symbol=r"w", unit="L", source="water usage effectiveness, The Green Grid: litres over the energy of IT")
+def water_per_token(*, power: Number, water: Number, per_second: Number) -> Any:
+    r"""Water that a site uses for a token.
+
+    Parameters
+    ----------
+    power : Number
+        Mean power of the machines, without PUE [W].
+    water : Number
+        Water a joule of the machines [L/J].
+    per_second : Number
+        Tokens in a second, on average over the same time [1/s].
+
+    Returns
+    -------
+    Number
+        Water [L].
+    """
+    return power * water / per_second
+
+
+@equation(symbol=r"PV", unit="USD", source="present value of an amount at the end of a year; PV of a spreadsheet")
+def present_value(*, amount: Number, rate: Number, years: Number) -> Any:
+    r"""Value today of an amount that is paid later.
+
+    Parameters
+    ----------
+    amount : Number
+        Paid [USD].
+    rate : Number
+        Cost of capital a year [1].
+    years : Number
+        Until it is paid [1].
+
+    Returns
+    -------
+    Number
+        Value [USD].
+    """
+    return amount * (1 + rate) ** (-years)

@@ -71,7 +71,17 @@ def later_hop(system: System, ranks: Any) -> Any:
 
 
 def launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
-    """Return a collective's time with or without a CUDA graph; one rank alone launches none."""
+    """Return a collective's time with or without a CUDA graph; one rank alone launches none.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    time, ranks : Number
+
+    Returns
+    -------
+    Number
+    """
     efficiency = efficiency_of(scenario.system)
     if not efficiency.eager:
         return time
@@ -79,7 +89,17 @@ def launched(scenario: Scenario, time: Any, ranks: Any) -> Any:
 
 
 def reach(system: System, ranks: Any) -> Any:
-    """Return the chips of a group that its scale-up links join; a torus has no node boundary, its links go on."""
+    """Return the chips of a group that its scale-up links join; a torus has no node boundary, its links go on.
+
+    Parameters
+    ----------
+    system : System
+    ranks : Number
+
+    Returns
+    -------
+    Number
+    """
     return ranks if system.link.topology.startswith("torus") else minimum(ranks, system.chips_per_node)
 
 

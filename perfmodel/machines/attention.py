@@ -100,7 +100,18 @@ def _met_by_heads(attention: Attention, part: Pass) -> _Met:
 
 
 def attention_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
-    """Give the operators of attention with heads: projections, attention itself, output and its sum over chips."""
+    """Give the operators of attention with heads: projections, attention itself, output and its sum over chips.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+    work : Work
+
+    Returns
+    -------
+    iterator of Operator
+    """
     model, attention = scenario.model, layers.attention
     assert attention is not None
     tokens, storage = tokens_of(work), storage_of(scenario, "attention", layers)
@@ -154,7 +165,18 @@ def _met_latents(mla: Mla, part: Pass) -> _Met:
 
 
 def mla_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
-    """Latent attention: decoding meets the latents themselves, prefill expands keys and values."""
+    """Latent attention: decoding meets the latents themselves, prefill expands keys and values.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+    work : Work
+
+    Returns
+    -------
+    iterator of Operator
+    """
     model, mla = scenario.model, layers.mla
     assert mla is not None
     tokens, storage = tokens_of(work), storage_of(scenario, "attention", layers)
@@ -251,7 +273,18 @@ def _met_compressed(attention: CompressedAttention, part: Pass) -> _Met:
 
 
 def compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
-    """Compressed attention: latents and compressor run on every chip, queries and outputs by heads."""
+    """Compressed attention: latents and compressor run on every chip, queries and outputs by heads.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+    work : Work
+
+    Returns
+    -------
+    iterator of Operator
+    """
     model, part = scenario.model, layers.compressed
     assert part is not None
     tokens, storage = tokens_of(work), storage_of(scenario, "attention", layers)
@@ -280,7 +313,18 @@ def compressed_operators(scenario: Scenario, layers: Layers, work: Work) -> Iter
 
 
 def recurrent_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[Operator]:
-    """Give the operators of a mixer with a constant state."""
+    """Give the operators of a mixer with a constant state.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    layers : Layers
+    work : Work
+
+    Returns
+    -------
+    iterator of Operator
+    """
     model = scenario.model
     tokens, storage = tokens_of(work), storage_of(scenario, "attention", layers)
     parameters, elements = state_parts(model, layers)

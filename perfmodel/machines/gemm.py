@@ -17,7 +17,20 @@ from perfmodel.trace import scope
 
 
 def gemm(name: str, tokens: Any, parameters: Any, width: Any, count: Any, storage: Storage, **more: Any) -> Operator:
-    """Return a product with weights: tokens meet each parameter once."""
+    """Return a product with weights: tokens meet each parameter once.
+
+    Parameters
+    ----------
+    name : str
+    tokens, parameters, width, count : Number
+    storage : Storage
+    **more
+        Fields of what is returned.
+
+    Returns
+    -------
+    Operator
+    """
     with scope(name):
         return Operator(
             name=name,

@@ -694,10 +694,11 @@ class SramPipeline(Machine):
             found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
         if float(efficiency_of(scenario.system).layer_overhead) > 0:
             share = float(token["overhead"]) / sum(float(seconds) for seconds in token.values())
-            found.append(
-                f"{share:.0%} of TPOT is a stage overhead drawn from public speeds, which the bare machine does not "
-                "explain; --set system.efficiency.layer_overhead=0 leaves it out"
-            )
+            if share == share:
+                found.append(
+                    f"{share:.0%} of TPOT is a stage overhead drawn from public speeds, which the bare machine does "
+                    "not explain; --set system.efficiency.layer_overhead=0 leaves it out"
+                )
         return found
 
     def draft_warnings(self) -> list[str]:

@@ -234,5 +234,14 @@ def _repeated(overlaps: Iterable[Overlap], time: Callable[..., Any]) -> Any:
 
 
 def tokens_of(work: Work) -> Any:
-    """Return the tokens of all passes of a step."""
+    """Return the tokens of all passes of a step.
+
+    Parameters
+    ----------
+    work : Work
+
+    Returns
+    -------
+    Number
+    """
     return total(part.sequences * part.tokens for part in work)

@@ -1,17 +1,216 @@
-"""Costs side by side as a table and as rows."""
+"""Costs side by side: the verdict first, then a table, and all the rest where it is asked for."""
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.outputs.tables import money_figure, notes, plain, print_said, side_by_side, table_html
-from perfmodel.planning.tco.ownership import REFERENCE, Owning, implied
+from perfmodel.planning.tco.cash import full_from
+from perfmodel.planning.tco.ownership import REFERENCE, Owned, Owning
+from perfmodel.planning.tco.published import implied
+from perfmodel.planning.tco.verdict import Verdict, by_price, overlap, verdict
 from perfmodel.question import distinct
+from perfmodel.specs import catalog
 from perfmodel.specs.units import show
 
 #: Strongest unknowns that are named for each system.
 NAMED = 3
+
+
+def sentence(result: Owning) -> str:
+    """Return the answer in one sentence: the choice, its number with its range, and the condition.
+
+    Parameters
+    ----------
+    result : Owning
+
+    Returns
+    -------
+    str
+    """
+    found, names = verdict(result), distinct([owned.name for owned in result.systems])
+    if not found.order:
+        at, why = found.unranked[0]
+        return f"No answer for {names[at]}: {why}" + (f", and none for {len(names) - 1} others" if names[1:] else "")
+    best = found.order[0]
+    owned, ends = result.systems[best], result.percentiles(best, "blended")
+    number = f"{money_figure(ends['p50'] or 0)} USD/Mtok ({_span(ends)})"
+    if len(found.order) == 1:
+        return f"{names[best]} costs {number}; {_condition(result, owned)}."
+    second, share = found.order[1], found.likely[1]
+    tie = ", a tie" if second in found.ties else ""
+    return (
+        f"{names[best]} is cheapest at {number}, {share:.0%} likely before {names[second]}{tie}; "
+        f"{_condition(result, owned)}."
+    )
+
+
+def _condition(result: Owning, owned: Owned) -> str:
+    """Return at which load and speed a machine's number holds."""
+    users = float(owned.scenario.traffic.concurrency)
+    at = f"{users:,.0f} requests at once" if users > 1 else "one request at once, an idle machine"
+    economics = owned.scenario.economics
+    busy = f", busy {float(economics.utilisation):.0%} of the day" if economics is not None else ""
+    speed = show(float(owned.answer.metrics["tpot_s"]), "s", 3)
+    if result.tpot == result.tpot:
+        return f"it keeps {show(result.tpot, 's', 3)} ({speed}) at {at}{busy}"
+    return f"at {at} ({speed} a token){busy}"
+
+
+def _plan(owned: Owned) -> str:
+    plan = owned.scenario.deployment
+    return f"TP{plan.tp:g}" + (f" PP{plan.pp:g}" if float(plan.pp) > 1 else "")
+
+
+def _price(owned: Owned) -> str:
+    """Return what is paid for a machine: the price of a whole system, or the rent of a chip."""
+    price = owned.scenario.system.price
+    if owned.rented:
+        rent = float(price.rent_per_chip) * 3600
+        return f"{rent:.3g} USD/h" if rent == rent else "-"
+    listed = by_price([owned])
+    return show(listed[0].value, "USD", 3) if listed else "-"
+
+
+def _summary(result: Owning, found: Verdict) -> tuple[list[str], list[list[str]]]:
+    """Return headings, and one row a system: the ranked ones by price, then the others."""
+    names = distinct([owned.name for owned in result.systems])
+    likely = dict(zip(found.order, found.likely, strict=True))
+    rows = []
+    for at in (*found.order, *(at for at, _ in found.unranked)):
+        owned = result.systems[at]
+        tpot = float(owned.answer.metrics["tpot_s"])
+        ends = result.percentiles(at, "blended")
+        money = "-" if ends["p50"] is None else f"{money_figure(ends['p50'])} ({_span(ends)})"
+        chance = "" if at not in likely or at == found.order[0] else f"{1 - likely[at]:.0%}"
+        users = f"{float(owned.scenario.traffic.concurrency):,.0f}"
+        speed = show(tpot, "s", 3) if tpot == tpot else "-"
+        rows.append([names[at], _plan(owned), users, speed, money, chance, _price(owned)])
+    headings = ["system", "plan", "at once", "TPOT", "USD/Mtok (P10-P90)", "chance", "price"]
+    return headings, rows
+
+
+def _caveats(result: Owning, found: Verdict) -> list[str]:
+    """Return what the reader must know before the rest: limits, the market, what decides."""
+    names = distinct([owned.name for owned in result.systems])
+    lines = [f"{names[at]}: {why}" for at, why in found.unranked]
+    for name, owned in zip(names, result.systems, strict=True):
+        full = None if owned.flow is None else full_from(owned.flow.years)
+        if full is not None:
+            lines.append(f"{name}: its load needs another deployment from year {full} on")
+    lines += [f"{names[at]}: {result.systems[at].limit}" for at in found.order if result.systems[at].limit]
+    if market := _market(result, found):
+        lines.append(market)
+    if found.order:
+        best = found.order[0]
+        if decides := _decides(result, best):
+            lines.append(f"{names[best]}: {decides[0]}")
+        lines += [f"{names[best]}: {'; '.join(result.systems[best].labels)}"] if result.systems[best].labels else []
+    listed = by_price(result.systems)
+    if len(listed) > 1:
+        lines.append(_order(result))
+    return lines
+
+
+def _market(result: Owning, found: Verdict) -> str:
+    """Return what the market sells the model's tokens at, and where the cheapest machine stands."""
+    if result.sold is None:
+        return ""
+    said = result.sold
+    line = f"sold at {_two(said.low)}-{_two(said.high)} USD/Mtok blended ({said.date}, {said.providers} providers)"
+    if said.old:
+        line += f"; {', '.join(said.old)} older than two quarters"
+    if not found.order:
+        return line
+    middle = result.percentiles(found.order[0], "blended")["p50"] or 0.0
+    if middle > said.high:
+        return f"{line}: the cheapest here costs more at this speed, load and price"
+    return f"{line}: the cheapest here lies {'inside' if middle >= said.low else 'below'}"
+
+
+def _order(result: Owning) -> str:
+    """Return the systems by what one costs; ``=`` between those whose ranges overlap by half."""
+    listed = by_price(result.systems)
+    words = f"{listed[0].name} {show(listed[0].value, 'USD', 3)}"
+    for before, here in itertools.pairwise(listed):
+        words += f" {'=' if overlap(before, here) else '<'} {here.name} {show(here.value, 'USD', 3)}"
+    bases = list(dict.fromkeys(one.basis for one in listed if one.basis))
+    mixed = "; a quote and the release are not one basis" if "quote" in bases and len(bases) > 1 else ""
+    return f"price of a whole system, {' and '.join(bases)}: {words} (= ranges overlap by half){mixed}"
+
+
+def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
+    """Print the verdict and a short table; all of it where that is asked for."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    found = verdict(result)
+    if all(owned.answer.reason for owned in result.systems):
+        console.print(Text(sentence(result)), soft_wrap=_unbroken(console))
+        return
+    console.print(Text(sentence(result), style="bold"), soft_wrap=_unbroken(console))
+    headings, rows = _summary(result, found)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if at in (0, 1) else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+    lines = _caveats(result, found)
+    if len(found.order) > 1:
+        lines.insert(0, "chance: that it is cheaper than the first")
+    own = [word for word in result.assumed if catalog.IN_PLACE in word or word.startswith("region ")]
+    print_said([("mind", lines if verbose else [*lines[:6], *own])], console)
+    for at in range(len(result.systems)) if verbose else found.order[:1]:
+        if result.systems[at].choice is not None:
+            _print_choice(result.systems[at], console)
+    if verbose:
+        console.print()
+        side_by_side(_title(result), [owned.name for owned in result.systems], _rows(result), console)
+        print_said([*_curves(result), *_said(result)], console)
+    else:
+        console.print("-v: parts of an hour, power, carbon, curve against speed, what decides, what is assumed")
+
+
+def _unbroken(console: Any) -> bool:
+    """Whether a line is left as long as it is: where standard output goes to a program and not to a reader."""
+    return console.file is sys.stdout and not console.is_terminal
+
+
+def _print_choice(owned: Owned, console: Any) -> None:
+    """Print what each way to serve costs at each load, and where each one wins."""
+    from rich.text import Text
+
+    choice = owned.choice
+    assert choice is not None
+    console.print()
+    console.print(Text(f"{owned.name}: USD/Mtok by load of one deployment, million tokens a day"))
+    width = max(len(way.name) for way in choice.ways)
+    console.print(Text(" " * width + "".join(f"{load:>9,.0f}" for load in choice.loads)))
+    for way in choice.ways:
+        cells = "".join(f"{money_figure(cost):>9}" for cost in choice.costs[way.name])
+        low, high = choice.wins_from.get(way.name, (0.0, 0.0))
+        wins = f"  least from {low:,.0f} to {high:,.0f}" if high else ""
+        console.print(Text(f"{way.name:<{width}}{cells}  {way.said}{wins}"), soft_wrap=True)
+
+
+def _curves(result: Owning) -> list[tuple[str, list[str]]]:
+    """Return cost against speed of each system, and whose it is on the frontier of all."""
+    names = distinct([owned.name for owned in result.systems])
+    every = [(point.tpot, point.usd) for owned in result.systems for point in owned.curve]
+    found = []
+    for name, owned in zip(names, result.systems, strict=True):
+        words = []
+        for point in owned.curve:
+            beaten = any(tpot <= point.tpot and usd < point.usd for tpot, usd in every)
+            words.append(f"{show(point.tpot, 's', 3)} {money_figure(point.usd)}{'' if beaten else '*'}")
+        if words:
+            found.append((f"USD/Mtok by TPOT of {name} (* on the frontier of all)", [", ".join(words)]))
+    return found
 
 
 def _span(ends: Mapping[str, float | None]) -> str:
@@ -51,6 +250,7 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         (f"cheaper than {REFERENCE}", _cheaper(result)),
         (f"ties with {REFERENCE} at", [_usd(one["tie_price_usd"]) for one in data]),
         ("price of the system", [_usd(_known(float(owned.scenario.system.price.system))) for owned in systems]),
+        ("  basis, date", [f"{p.basis} {p.date}".strip() or "-" for p in (s.scenario.system.price for s in systems)]),
         ("", []),
         ("$/chip-hour", [_money(one["usd_per_chip_hour"]) for one in data]),
         ("$/system-month", [_usd(one["usd_per_system_month"]) for one in data]),
@@ -61,6 +261,8 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
     rows += [
         ("ties with rent when busy", [_share(one["break_even_utilisation"]) for one in data]),
+        ("$/task", [_money(one["usd_per_task"]) for one in data]),
+        ("NPV of what is paid", [_usd(one["npv_usd"]) for one in data]),
         ("", []),
         ("power, serving", [show(one["power_w"], "W", 3) if one["power_w"] else "-" for one in data]),
         ("  at the utility, mean", [_watts(one, "utility_over_the_day") for one in data]),
@@ -70,6 +272,7 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
         ("in+out tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
         ("gCO2e/Mtok out, running", [_carbon(one, "operational") for one in data]),
         ("  embodied", [_carbon(one, "embodied") for one in data]),
+        ("L water/Mtok out", [_money(one["costs"]["water_l_per_mtok_output"]) for one in data]),
     ]
     return rows
 
@@ -140,15 +343,9 @@ def _title(result: Owning) -> str:
     )
 
 
-def print_owning(result: Owning, console: Any) -> None:
-    """Print costs side by side, with what decides them and what was assumed."""
-    side_by_side(_title(result), [owned.name for owned in result.systems], _rows(result), console)
-    print_said(_said(result), console)
-
-
 def owning_text(result: Owning, width: int = 100) -> str:
     """Return the table as plain text."""
-    return plain(lambda console: print_owning(result, console), width)
+    return plain(lambda console: print_owning(result, console, verbose=True), width)
 
 
 def owning_html(result: Owning) -> str:

@@ -31,7 +31,16 @@ NEAR_CAP, TTFT_AT_CAP, TPOT_AT_CAP = 0.85, 3.0, 1.5
 
 
 def times_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return those of the times that a model has."""
+    """Return those of the times that a model has.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    tuple
+    """
     return TIMES[:2] if scenario.model.task == "pool" else TIMES
 
 
@@ -109,7 +118,18 @@ def effects_of(scenario: Scenario, answer: Prediction) -> list[Effect]:
 
 
 def money_effects(scenario: Scenario, answer: Prediction, steady: Steady) -> list[Effect]:
-    """Return the estimates that move power and cost, the strongest first; the steady state stays as it is."""
+    """Return the estimates that move power and cost, the strongest first; the steady state stays as it is.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    answer : Prediction
+    steady : Steady
+
+    Returns
+    -------
+    list of Effect
+    """
     estimates = list(_estimated(scenario, money=True))
     return _strongest(estimates, answer, metrics_of(_at_ends(scenario, estimates), steady, MONEY), True)
 
@@ -117,7 +137,18 @@ def money_effects(scenario: Scenario, answer: Prediction, steady: Steady) -> lis
 def money_band(
     answer: Prediction, band: Mapping[str, Mapping[str, float]], effects: list[Effect]
 ) -> dict[str, dict[str, float]]:
-    """Return the 80 % band of power and cost: the estimates, and for what is a token's the band of the rate."""
+    """Return the 80 % band of power and cost: the estimates, and for what is a token's the band of the rate.
+
+    Parameters
+    ----------
+    answer : Prediction
+    band : mapping
+    effects : list of Effect
+
+    Returns
+    -------
+    dict
+    """
     of = "input_tokens_per_s" if answer.scenario.model.task == "pool" else "output_tokens_per_s"
     rate = answer.metrics[of]
     slower, faster = (abs(math.log(band[of][end] / float(rate))) for end in ("low", "high"))
@@ -135,7 +166,18 @@ def money_band(
 
 
 def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]) -> list[str]:
-    """Return what power and cost rest on."""
+    """Return what power and cost rest on.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    answer : Prediction
+    effects : list of Effect
+
+    Returns
+    -------
+    list of str
+    """
     if answer.reason or not answer.fits:
         return []
     system = scenario.system
@@ -149,7 +191,10 @@ def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]
     needed |= {"system.price.rent_per_chip": price.rent_per_chip} if rented else {"system.price.system": price.system}
     missing = [path for path, value in needed.items() if value != value]
     if missing:
-        found.append(f"no cost, for want of {' and '.join(missing)}: not published, so give it with --set")
+        lost = "no power" if rented and price.rent_per_chip == price.rent_per_chip else "no cost"
+        found.append(f"{lost}, for want of {' and '.join(missing)}: not published, so give it with --set")
+    elif np.all(scenario.traffic.concurrency == 1) and scenario.model.task != "pool":
+        found.append("$/Mtok is that of one request at once, a machine that idles; --concurrency says the load")
     key = "usd_per_mtok_blended"
     strongest = sorted((e for e in effects if key in e.moves), key=lambda e: max(map(abs, e.moves[key])), reverse=True)
     if strongest:
@@ -162,7 +207,16 @@ def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]
 
 
 def estimates_of(effects: list[Effect]) -> list[str]:
-    """Return one line for each estimate that moves the answer."""
+    """Return one line for each estimate that moves the answer.
+
+    Parameters
+    ----------
+    effects : list of Effect
+
+    Returns
+    -------
+    list of str
+    """
     lines = []
     for effect in effects:
         words = [] if effect.fits else ["whether it fits"]

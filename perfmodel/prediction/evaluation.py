@@ -21,7 +21,18 @@ ALL = (*METRICS, "breakdown")
 
 
 def metrics_of(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> dict[str, Any]:
-    """Return metrics of a steady state, those that are wanted."""
+    """Return metrics of a steady state, those that are wanted.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    steady : Steady
+    wanted : sequence of str
+
+    Returns
+    -------
+    dict
+    """
     forms: dict[str, Callable[[], Any]] = {
         "ttft_s": lambda: steady.ttft,
         "ttft_median_s": lambda: steady.ttft_median,
@@ -58,7 +69,18 @@ def metrics_of(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> d
 
 
 def answer_of(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> Prediction:
-    """Return the answer of a steady state, without what is said about it."""
+    """Return the answer of a steady state, without what is said about it.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    steady : Steady
+    wanted : sequence of str
+
+    Returns
+    -------
+    Prediction
+    """
     held = steady.fit
     return Prediction(
         scenario=scenario,

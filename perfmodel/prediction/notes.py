@@ -16,7 +16,17 @@ def _gigabytes(value: Any) -> str:
 
 
 def misfit(scenario: Scenario, answer: Prediction) -> str:
-    """Return why a scenario does not fit, with what it needs and what there is."""
+    """Return why a scenario does not fit, with what it needs and what there is.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    answer : Prediction
+
+    Returns
+    -------
+    str
+    """
     plan, held = scenario.deployment, answer.memory
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
     if float(held["kv_room"]) < 0:
@@ -34,7 +44,17 @@ def misfit(scenario: Scenario, answer: Prediction) -> str:
 
 
 def warnings_of(scenario: Scenario, answer: Prediction, plain: Prediction) -> list[str]:
-    """Return what to mind about an answer."""
+    """Return what to mind about an answer.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    answer, plain : Prediction
+
+    Returns
+    -------
+    list of str
+    """
     found = []
     system, plan = scenario.system, scenario.deployment
     if float(scenario.traffic.prompt + scenario.traffic.output) > float(scenario.model.max_context):

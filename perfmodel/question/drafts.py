@@ -133,7 +133,19 @@ class _Draft:
 
 
 def draft_of(name: str, target: Model, system: System, precision: str) -> _Draft:
-    """Return what drafts by its name; ``precision`` is that of the target's weights."""
+    """Return what drafts by its name; ``precision`` is that of the target's weights.
+
+    Parameters
+    ----------
+    name : str
+    target : Model
+    system : System
+    precision : str
+
+    Returns
+    -------
+    _Draft
+    """
     word = name.casefold()
     if word in HEADS:
         last = replace(target.layers[-1], count=1.0)
@@ -156,7 +168,16 @@ def draft_of(name: str, target: Model, system: System, precision: str) -> _Draft
 
 
 def check_draft(scenario: Scenario) -> list[str]:
-    """Return what is assumed of the ranks of a draft; refuse where they do not divide its heads."""
+    """Return what is assumed of the ranks of a draft; refuse where they do not divide its heads.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    list of str
+    """
     asked = scenario.speculation
     if asked is not None and asked.ar is not None and asked.ar < 1 / (asked.k + 1) - 1e-9:
         raise UserError(f"--set speculation.ar={asked.ar:g}: it is at least 1 / (k + 1) = {1 / (asked.k + 1):.3g}")

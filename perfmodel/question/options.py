@@ -48,6 +48,8 @@ class Options:
     ar: float | None = None
     accept: str | Sequence[float] | None = None
     accept_logged: str | Sequence[float] | None = None
+    prices: str | None = None
+    region: str | None = None
 
 
 def split_system(on: str, options: Options) -> tuple[str, Options]:

@@ -26,7 +26,17 @@ GIB = 2.0**30
 
 
 def most_ranks(machine: Machine, model: Model) -> float:
-    """Return the largest power of two of tensor ranks into which a machine can split a model."""
+    """Return the largest power of two of tensor ranks into which a machine can split a model.
+
+    Parameters
+    ----------
+    machine : Machine
+    model : Model
+
+    Returns
+    -------
+    float
+    """
     most = 1.0
     while most < 1024 and machine.splits(model, 2 * most):
         most *= 2
@@ -162,7 +172,16 @@ def _choose_plan(scenario: Scenario) -> tuple[Deployment, str]:
 
 
 def squeezed(scenario: Scenario) -> list[str]:
-    """Return what to mind where a share of the memory leaves less for activations than the engine would set aside."""
+    """Return what to mind where a share of the memory leaves less for activations than the engine would set aside.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    list of str
+    """
     engine = scenario.system.engine
     if engine is None or not is_given(engine.memory_utilisation) or is_given(engine.kv_pool):
         return []
@@ -183,7 +202,17 @@ def squeezed(scenario: Scenario) -> list[str]:
 
 
 def deployment_of(scenario: Scenario, options: Options) -> tuple[Deployment, str]:
-    """Return the layout asked for, or an assumed one and why."""
+    """Return the layout asked for, or an assumed one and why.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    options : Options
+
+    Returns
+    -------
+    tuple
+    """
     system = scenario.system
     if options.plan is not None:
         if options.tp is not None or options.pp is not None:

@@ -18,6 +18,7 @@ from perfmodel.question.traffic import traffic_of
 from perfmodel.specs import catalog, kinds
 from perfmodel.specs.naming import read_engine, written_precision
 from perfmodel.specs.paths import assign, full_path, unit_at
+from perfmodel.specs.prices import filled
 from perfmodel.specs.types import (
     Deployment,
     Efficiency,
@@ -147,7 +148,8 @@ def ask(
     base, of_plan = _deployment_asked(architecture, system, engine, options, named)
     speculation, of_draft, notes = speculation_of(options, architecture, system, base.precision)
     assumed, warnings = [*assumed, *said, *of_plan, *of_draft], [*warnings, *notes]
-    asked = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics())
+    asked = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics(options.region or ""))
+    asked = _priced(asked, options, changes)
     scenario, why = _changed(asked, options, changes)
     if why:
         assumed.insert(0, why)
@@ -159,6 +161,17 @@ def ask(
     for gathered in _LISTENING:
         gathered.append(scenario)
     return scenario
+
+
+def _priced(asked: Scenario, options: Options, changes: Sequence[str]) -> Scenario:
+    """Return a scenario with the prices of the release, basis and market that are asked for."""
+    for text in changes:
+        if text.partition("=")[0].strip().removeprefix("economics.") in ("basis", "market"):
+            asked = assign(asked, text)
+    economics = asked.economics
+    assert economics is not None
+    release = catalog.load_prices(options.prices or "")
+    return replace(asked, system=filled(asked.system, release, economics.basis, economics.market))
 
 
 def _engine_assumed(system: System, engine: str, options: Options) -> list[str]:

@@ -21,7 +21,17 @@ LONG_RUN = Traffic("", 1.0, 1.0).rounds
 
 
 def traffic_of(architecture: Model, options: Options) -> tuple[Traffic, Model, list[str]]:
-    """Return the traffic that options ask for, the model with the images of its prompts, and what is assumed."""
+    """Return the traffic that options ask for, the model with the images of its prompts, and what is assumed.
+
+    Parameters
+    ----------
+    architecture : Model
+    options : Options
+
+    Returns
+    -------
+    tuple
+    """
     assumed = []
     if options.prompt is not None and options.output is not None:
         traffic = replace(

@@ -75,7 +75,16 @@ def request_bytes(scenario: Scenario, tokens: Any) -> Any:
 
 
 def draft_beside(scenario: Scenario) -> Scenario | None:
-    """Return the draft that lies on the chips of the target; None where it has stages of its own."""
+    """Return the draft that lies on the chips of the target; None where it has stages of its own.
+
+    Parameters
+    ----------
+    scenario : Scenario
+
+    Returns
+    -------
+    Scenario | None
+    """
     return None if machine_of(scenario.system).drafts_apart else draft_scenario(scenario)
 
 
@@ -144,7 +153,18 @@ def growth(scenario: Scenario, tokens: Any) -> tuple[Any, Any]:
 
 
 def on_chip(scenario: Scenario, run: Layers, cache: Any) -> Any:
-    """Return the share of a chip of the cache of a run of layers [B]."""
+    """Return the share of a chip of the cache of a run of layers [B].
+
+    Parameters
+    ----------
+    scenario : Scenario
+    run : Layers
+    cache : Number
+
+    Returns
+    -------
+    Number
+    """
     tp = scenario.deployment.tp
     return memory.request_kv_bytes(
         cache=cache,

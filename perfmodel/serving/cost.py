@@ -191,9 +191,8 @@ def cost(scenario: Scenario, steady: Steady, drawn: Draw) -> Cost:
     assert economics is not None
     with scope("cost"):
         years = economics.life / YEAR
-        price = tco.price_of_chips(
-            system=scenario.system.price.system, chips_of_system=scenario.system.price.chips, chips=steady.chips
-        )
+        paid = scenario.system.price.system * economics.price_level
+        price = tco.price_of_chips(system=paid, chips_of_system=scenario.system.price.chips, chips=steady.chips)
         day = power.power_over_the_day(busy=drawn.mean.watts, idle=drawn.idle.watts, utilisation=economics.utilisation)
         utility = ItPower(day).at_utility(economics.pue)
         extras = tco.price_with_extras(network=economics.network, storage=economics.storage, spares=economics.spares)

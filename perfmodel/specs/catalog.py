@@ -21,6 +21,7 @@ from perfmodel.errors import UserError
 from perfmodel.specs import files, kinds, naming, plugins, rules
 from perfmodel.specs.naming import EngineName, read_engine, release_numbers
 from perfmodel.specs.paths import quantities
+from perfmodel.specs.prices import filled
 from perfmodel.specs.sessions import Session
 from perfmodel.specs.types import (
     ENGINES,
@@ -28,7 +29,9 @@ from perfmodel.specs.types import (
     Engine,
     Materials,
     Model,
+    Prices,
     Provenance,
+    Regions,
     Reliability,
     System,
     Traffic,
@@ -46,8 +49,10 @@ INDEX = "index.json"
 CALIBRATION = "hardware_specs/calibration"
 ENGINE_FOLDER = "hardware_specs/engines"
 POWER_FOLDER = "hardware_specs/power"
+PRICES_FOLDER = "hardware_specs/prices"
 ECONOMICS, MATERIALS, RELIABILITY = "economics.yaml", "materials.yaml", "reliability.yaml"
-_SINGLE = (ECONOMICS, MATERIALS, RELIABILITY)
+REGIONS = "regions.yaml"
+_SINGLE = (ECONOMICS, MATERIALS, RELIABILITY, REGIONS)
 SOURCES = "hardware_specs/sources.yaml"
 #: Files that a file may extend, one after the other.
 _MOST_PARENTS = 20
@@ -541,8 +546,52 @@ def load_bare_system(name: str) -> System:
     if system.price.chips != system.price.chips:
         node = provenance["chips_per_node"]
         provenance["price.chips"] = replace(node, kind="derived", note="those of a node")
-        system = replace(system, price=replace(system.price, chips=system.chips_per_node))
-    return replace(cast(System, system), provenance=provenance)
+        chips = system.chips_per_node
+        if system.price.of not in ("", system.name) and system.price.system != system.price.system:
+            # The release has the price of another system's node.
+            chips = _load(find("system", system.price.of), System)[0].chips_per_node
+        system = replace(system, price=replace(system.price, chips=chips))
+    found = replace(cast(System, system), provenance=provenance)
+    economics = load_economics()
+    return filled(found, load_prices(), economics.basis, economics.market)
+
+
+def load_prices(release: str = "") -> Prices:
+    """Load a dated release of prices.
+
+    Parameters
+    ----------
+    release : str
+        Its month, as 2026-11, or a file; the newest if none.
+
+    Returns
+    -------
+    Prices
+
+    Raises
+    ------
+    UserError
+        Where there is none of that month.
+    """
+    path = Path(release)
+    if not release or path.suffix != ".yaml":
+        found = {at.stem: at for root in reversed(roots()) for at in _spec_files(root / PRICES_FOLDER)}
+        if release and release not in found:
+            raise UserError(
+                f"--prices {release}: no such release; there are {', '.join(sorted(found))}, or name a file"
+            )
+        path = found[release or max(found)]
+    elif not path.is_file():
+        raise UserError(f"--prices {release}: no such file")
+    stamp = path.stat()
+    return _prices(path, (stamp.st_mtime_ns, stamp.st_size))
+
+
+@functools.lru_cache(maxsize=4)
+def _prices(path: Path, stamp: tuple[int, int]) -> Prices:
+    """Return the release that a file holds; ``stamp`` tells its versions apart."""
+    found, provenance = _load(path, Prices)
+    return replace(cast(Prices, found), provenance=provenance)
 
 
 def load_system(name: str, engine: str | None = None) -> tuple[System, str, list[str]]:
@@ -718,15 +767,37 @@ def load_reliability() -> Reliability:
     return replace(cast(Reliability, found), provenance=provenance)
 
 
-def load_economics() -> Economics:
+def load_economics(region: str = "") -> Economics:
     """Load what money, power and people cost: the user's ``hardware_specs/economics.yaml``, else the bundled one.
+
+    Parameters
+    ----------
+    region : str
+        What it has of electricity, space and carbon stands in place of theirs.
 
     Returns
     -------
     Economics
+
+    Raises
+    ------
+    UserError
+        Where no region is called that.
     """
-    economics, provenance = _load(_nearest(ECONOMICS), Economics)
-    return replace(cast(Economics, economics), provenance=provenance)
+    made, provenance = _load(_nearest(ECONOMICS), Economics)
+    economics = replace(cast(Economics, made), provenance=provenance)
+    if not region:
+        return economics
+    regions, origins = _load(_nearest(REGIONS), Regions)
+    tables = {name: getattr(regions, name) for name in ("electricity", "colocation", "grid_carbon")}
+    here = {name: table[region] for name, table in tables.items() if region in table}
+    if not here:
+        known = sorted({place for table in tables.values() for place in table})
+        raise UserError(f"--region {region}: no such region; there are {', '.join(known)}")
+    moved = {name: origins[f"{name}.{region}"] for name in here}
+    said = f"region {region}: {', '.join(here)} of it, the rest as in economics.yaml"
+    moved[""] = Provenance("", OWN, note="\n".join(filter(None, (getattr(provenance.get(""), "note", ""), said))))
+    return replace(economics, **here, provenance={**provenance, **moved})
 
 
 def load_materials() -> Materials:
@@ -888,7 +959,12 @@ def generated() -> dict[Path, str]:
         root = bundled() / folder
         checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, filled_by)}
         if kind == "system":
-            for name, filled in ((ECONOMICS, Economics), (MATERIALS, Materials), (RELIABILITY, Reliability)):
+            for name, filled in (
+                (ECONOMICS, Economics),
+                (MATERIALS, Materials),
+                (RELIABILITY, Reliability),
+                (REGIONS, Regions),
+            ):
                 if not problems(root / name, filled):
                     checked[name] = _checksum(root / name)
         made[root / INDEX] = json.dumps({"names": make_index(kind), "checked": checked}, indent=1) + "\n"
@@ -905,6 +981,9 @@ def generated() -> dict[Path, str]:
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     root = bundled() / POWER_FOLDER
     checked = {p.name: _checksum(p) for p in _spec_files(root) if not problems(p, kind_of_file(p).power_shape)}
+    made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
+    root = bundled() / PRICES_FOLDER
+    checked = {path.name: _checksum(path) for path in _spec_files(root) if not problems(path, Prices)}
     made[root / INDEX] = json.dumps({"names": {}, "checked": checked}, indent=1) + "\n"
     return made
 

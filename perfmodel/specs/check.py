@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
 from perfmodel.specs.sessions import Session
-from perfmodel.specs.types import Economics, Engine, Materials, Model, Reliability, System, Traffic
+from perfmodel.specs.types import Economics, Engine, Materials, Model, Prices, Regions, Reliability, System, Traffic
 
 
 def _dataclass(path: Path) -> type[Any]:
@@ -25,10 +25,14 @@ def _dataclass(path: Path) -> type[Any]:
         return Engine
     if "cost_of_capital" in raw or raw.get("extends") == "economics":
         return Economics
+    if "over_listing" in raw or path.parent.name == Path(catalog.PRICES_FOLDER).name:
+        return Prices
     if "defects" in raw:
         return Materials
     if path.name == catalog.RELIABILITY:
         return Reliability
+    if path.name == catalog.REGIONS:
+        return Regions
     if raw.keys() & {"layers", "hf_id"}:
         return Model
     if "prompt" in raw:
@@ -53,10 +57,12 @@ def check_files(paths: Sequence[str]) -> tuple[int, list[str]]:
         chosen = [Path(path) for path in paths]
     else:
         chosen = [path for kind in catalog.FOLDERS for _, _, path in catalog.entries(kind)]
-        for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER):
+        for folder in (catalog.CALIBRATION, catalog.ENGINE_FOLDER, catalog.POWER_FOLDER, catalog.PRICES_FOLDER):
             chosen += [path for root in catalog.roots() for path in sorted((root / folder).glob("*.yaml"))]
         beside = catalog.bundled() / catalog.FOLDERS["system"][0]
-        chosen += [beside / name for name in (catalog.ECONOMICS, catalog.MATERIALS, catalog.RELIABILITY)]
+        chosen += [
+            beside / name for name in (catalog.ECONOMICS, catalog.MATERIALS, catalog.RELIABILITY, catalog.REGIONS)
+        ]
     problems: list[str] = []
     for path in chosen:
         try:

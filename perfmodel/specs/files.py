@@ -24,7 +24,7 @@ from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import parse
 
 RESERVED = frozenset({"provenance", "efficiency", "engine", "power_shape"})
-_QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note"})
+_QUANTITY_KEYS = frozenset({"value", "source", "kind", "low", "high", "note", "date"})
 
 
 _HINTS: dict[Any, dict[str, Any]] = {}
@@ -343,7 +343,8 @@ def _number(
     by = next((origin[part] for part in _parents(path) if part in origin), Origin())
     kind = "unpublished" if math.isnan(value) else written.get("kind") or by.kind
     source = written.get("source", "") if kind == "unpublished" else written.get("source") or by.source
-    provenance[path] = Provenance(source, kind, by.file, written.get("note", ""), *bounds)
+    low, high = bounds
+    provenance[path] = Provenance(source, kind, by.file, written.get("note", ""), low, high, written.get("date", ""))
     return value
 
 

@@ -17,7 +17,16 @@ class Format(NamedTuple):
 
 
 def plain_format(precision: str) -> Format:
-    """Return the format that has nothing beside its elements."""
+    """Return the format that has nothing beside its elements.
+
+    Parameters
+    ----------
+    precision : str
+
+    Returns
+    -------
+    Format
+    """
     return Format(precision, PRECISION_BYTES[precision])
 
 
@@ -62,7 +71,17 @@ METHODS = {
 
 
 def sized(entry: Config, plain: Format) -> Format:
-    """Return a format with the size of groups that an entry gives."""
+    """Return a format with the size of groups that an entry gives.
+
+    Parameters
+    ----------
+    entry : Config
+    plain : Format
+
+    Returns
+    -------
+    Format
+    """
     size = entry.get("group_size")
     if plain.precision not in ("int4", "int8") or size is None:
         return plain
@@ -70,7 +89,17 @@ def sized(entry: Config, plain: Format) -> Format:
 
 
 def integers(entry: Config, bits: int) -> Format:
-    """Return the format of integers with an FP16 scale a group, and a zero point where they are not symmetric."""
+    """Return the format of integers with an FP16 scale a group, and a zero point where they are not symmetric.
+
+    Parameters
+    ----------
+    entry : Config
+    bits : int
+
+    Returns
+    -------
+    Format
+    """
     precision = "int4" if bits == 4 else "int8"
     size = entry.get("group_size")
     if size is None and bits == 4 and entry.get("strategy") not in ("channel", "tensor"):
@@ -83,7 +112,16 @@ def integers(entry: Config, bits: int) -> Format:
 
 
 def bitsandbytes(entry: Config) -> Format:
-    """Return NF4 or FP4 with an FP32 scale for 64 weights, itself in 8 bits where it is quantised twice; or INT8."""
+    """Return NF4 or FP4 with an FP32 scale for 64 weights, itself in 8 bits where it is quantised twice; or INT8.
+
+    Parameters
+    ----------
+    entry : Config
+
+    Returns
+    -------
+    Format
+    """
     if entry.flag("load_in_4bit"):
         twice = entry.flag("bnb_4bit_use_double_quant")
         return Format("int4", 0.5 + (1 / 64 + 4 / (64 * 256) if twice else 4 / 64))
@@ -93,7 +131,18 @@ def bitsandbytes(entry: Config) -> Format:
 
 
 def one_of(entry: Config, name: str, known: Mapping[Any, Any]) -> Any:
-    """Return what a word or number of a file stands for, or refuse it."""
+    """Return what a word or number of a file stands for, or refuse it.
+
+    Parameters
+    ----------
+    entry : Config
+    name : str
+    known : mapping
+
+    Returns
+    -------
+    Number
+    """
     value = entry.get(name)
     found = known.get(value) if type(value) in (int, str) else None
     if not found:
@@ -103,7 +152,17 @@ def one_of(entry: Config, name: str, known: Mapping[Any, Any]) -> Any:
 
 
 def weight_format(entry: Config, known_as: str) -> Format:
-    """Return the format of the ``weights`` of a group of compressed-tensors."""
+    """Return the format of the ``weights`` of a group of compressed-tensors.
+
+    Parameters
+    ----------
+    entry : Config
+    known_as : str
+
+    Returns
+    -------
+    Format
+    """
     bits, kind, size = entry.get("num_bits"), entry.get("type"), entry.get("group_size")
     if bits == 8 and kind == "float":
         return MXFP8 if size == 32 else plain_format("fp8")

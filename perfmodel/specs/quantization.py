@@ -63,7 +63,16 @@ class Rule:
 
 
 def rules_of(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
-    """Return the format of linear layers, and what is said of some of them; the last that covers one counts."""
+    """Return the format of linear layers, and what is said of some of them; the last that covers one counts.
+
+    Parameters
+    ----------
+    config, entry : Config
+
+    Returns
+    -------
+    tuple
+    """
     method = entry.get("quant_method")
     if entry.get("quant_algo") == "MIXED_PRECISION":
         return _mixed(config, entry)
@@ -99,7 +108,16 @@ def _kept(config: Config, entry: Config) -> list[Rule]:
 
 
 def entries(entry: Config) -> Iterator[str]:
-    """Give the names of modules that stay as they were."""
+    """Give the names of modules that stay as they were.
+
+    Parameters
+    ----------
+    entry : Config
+
+    Returns
+    -------
+    iterator of str
+    """
     for name in _KEPT_LISTS:
         yield from entry.list_of(name, str) or []
     dynamic = entry.get("dynamic")

@@ -34,6 +34,7 @@ class Quantity(BaseModel):
     low: float | int | str | None = None
     high: float | int | str | None = None
     note: str = ""
+    date: str = ""
 
     @model_validator(mode="after")
     def _complete(self) -> Quantity:

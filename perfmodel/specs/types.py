@@ -63,12 +63,14 @@ Dollars = Annotated[Number, Range("USD", most=1e15)]
 SquareMillimetres = Annotated[Number, Range("mm2", 0.0, 1e6, above=True)]
 #: Power at the utility: cooling, network and losses are in it, so no PUE is put on top.
 AllInWatts = Annotated[Number, Range("W all-in", 0.0, 1e9, above=True)]
+PriceLevel = Annotated[Number, Range("1", 0.0, 100.0, above=True)]
 DollarsASecond = Annotated[Number, Range("USD/s", most=1e9)]
 DollarsAJoule = Annotated[Number, Range("USD/J", most=1.0)]
 DollarsAWattMonth = Annotated[Number, Range("USD/W-month", most=1e6)]
 DollarsAWatt = Annotated[Number, Range("USD/W", most=1e6)]
 DollarsAByte = Annotated[Number, Range("USD/B", most=1.0)]
 Kilograms = Annotated[Number, Range("kg", most=1e9)]
+LitresAJoule = Annotated[Number, Range("L/J", most=1.0)]
 KilogramsAJoule = Annotated[Number, Range("kg/J", most=1.0)]
 PerSquareMillimetre = Annotated[Number, Range("1/mm2", most=1.0)]
 Pue = Annotated[Number, Range("1", 1.0, 10.0, why="a PUE is power at the utility over that of the machines")]
@@ -81,7 +83,8 @@ UNPUBLISHED: Any = NAN
 class Provenance:
     """Where a number came from.
 
-    ``kind`` is one of datasheet, paper, measured, derived, estimate, given; ``low`` and ``high`` belong to estimates.
+    ``kind`` is one of datasheet, paper, measured, derived, estimate, given; ``low`` and ``high`` belong to estimates,
+    ``date`` to what changes from quarter to quarter.
     """
 
     source: str
@@ -90,6 +93,7 @@ class Provenance:
     note: str = ""
     low: float = NAN
     high: float = NAN
+    date: str = ""
 
 
 # --- models ------------------------------------------------------------------------------------------------------
@@ -552,11 +556,27 @@ class Price:
     """What a system costs to buy, with how many chips it is sold, and one chip of it to rent.
 
     ``chips`` are those of a node where the file does not say; a node that is laid out otherwise costs a chip as much.
+
+    Attributes
+    ----------
+    of : str
+        Entry of the release of prices that fills what the file leaves open.
+    basis : str
+        Of the purchase: volume, listing or retail; quote where it was given.
+    market : str
+        Of the rent: contract, neocloud or hyperscaler; quote where it was given.
+    date, rent_date : str
+        When it was the price, in dollars of that year.
     """
 
     system: Dollars = UNPUBLISHED
     chips: Degree = UNPUBLISHED
     rent_per_chip: DollarsASecond = UNPUBLISHED
+    of: str = ""
+    basis: str = ""
+    date: str = ""
+    market: str = ""
+    rent_date: str = ""
 
 
 @dataclass(frozen=True)
@@ -798,6 +818,8 @@ class Deployment:
 # --- money -------------------------------------------------------------------------------------------------------
 
 Ownership = Literal["colocated", "owned", "rented"]
+Basis = Literal["volume", "listing", "retail"]
+Market = Literal["contract", "neocloud", "hyperscaler"]
 
 
 @dataclass(frozen=True)
@@ -815,6 +837,12 @@ class Economics:
         On top of the machine's price, as shares of it.
     maintenance, staff : Number
         A year, as shares of the price.
+    basis, market : str
+        Of the prices that are taken from the release: what is bought as, and where chips are rented.
+    price_level : Number
+        What this buyer pays over the price of that basis; one for all machines.
+    water : Number
+        Litres a joule of the machines.
     provisioned : Number
         Power that is rented or built for, as a share of the nameplate.
     """
@@ -837,6 +865,43 @@ class Economics:
     residual: Share
     utilisation: PositiveShare
     grid_carbon: KilogramsAJoule
+    basis: Basis = "listing"
+    market: Market = "contract"
+    price_level: PriceLevel = 1.0
+    water: LitresAJoule = UNPUBLISHED
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """What differs from place to place, by region, as :class:`Economics` has it."""
+
+    name: str
+    electricity: Mapping[str, DollarsAJoule]
+    colocation: Mapping[str, DollarsAWattMonth]
+    grid_carbon: Mapping[str, KilogramsAJoule]
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A dated release of what systems cost: to buy by basis, and to rent by market.
+
+    Attributes
+    ----------
+    purchase : mapping
+        By entry and basis, of a whole system.
+    rent : mapping
+        By entry and market, of one chip.
+    over_listing : mapping
+        Price on a basis over that of a listing.
+    """
+
+    name: str
+    currency: str
+    over_listing: Mapping[str, Ratio]
+    purchase: Mapping[str, Mapping[str, Dollars]]
+    rent: Mapping[str, Mapping[str, DollarsASecond]]
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False)
 
 

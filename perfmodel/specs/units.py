@@ -53,6 +53,7 @@ _BASE = {
     "Hz": ("1/s", 1.0, True),
     "USD": ("USD", 1.0, True),
     "ct": ("USD", 0.01, False),
+    "L": ("L", 1.0, False),
     "token": ("1", 1.0, True),
     "tokens": ("1", 1.0, True),
     "req": ("1", 1.0, True),
@@ -158,6 +159,7 @@ def examples(unit: str) -> str:
         "USD/s": "'2.9 USD/h'",
         "kg": "'164 kg'",
         "kg/J": "'370 g/kWh'",
+        "L/J": "'0.27 L/kWh'",
         "1/mm2": "'0.11 1/cm2'",
         "1/s": "'8' or '480/min'",
     }.get(unit, "a plain number")
@@ -193,6 +195,7 @@ _WRITTEN: dict[str, tuple[float, tuple[tuple[str, float], ...]]] = {
     "USD/s": (8e-4, (("USD/h", 1 / 3600.0),)),
     "kg": (600.0, (("kg", 1.0),)),
     "kg/J": (1e-7, (("g/kWh", 1 / 3.6e9),)),
+    "L/J": (1e-7, (("L/kWh", 1 / 3.6e6),)),
     "1/mm2": (1e-3, (("1/cm2", 0.01),)),
 }
 
@@ -333,6 +336,7 @@ _SHOWN_AS = {
     "USD/W": (1.0, "USD/W"),
     "kg": (1.0, "kg"),
     "kg/J": (3.6e9, "g/kWh"),
+    "L/J": (3.6e6, "L/kWh"),
     "1/mm2": (100.0, "1/cm2"),
 }
 

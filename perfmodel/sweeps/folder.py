@@ -30,8 +30,11 @@ from perfmodel.sweeps.space import Space
 from perfmodel.version import __version__
 from perfmodel.writing import alone, clean, reason, whole
 
-#: Points of a partition at the most: what a worker holds in its memory, and what is lost with it.
-POINTS = 2**18
+#: Points of a partition at the most: what a worker holds in its memory, and what is lost with it.  Of a partition that
+#: is reduced little is held, and the larger it is the less it costs beside its points.
+POINTS, REDUCED_POINTS = 2**18, 2**21
+#: Partitions of a large sweep that is reduced: enough of them for many workers.
+_PARTITIONS = 2**8
 #: Pieces, and points of each, from which the size of a table is told.
 _SAMPLES, _SAMPLE = 8, 2**14
 EXECUTORS = ("local", "dask")
@@ -198,7 +201,7 @@ def run(
     scheduler: str | None = None,
     workers: int | None = None,
     tick: rows.Tick = lambda _: None,
-    points: int = POINTS,
+    points: int | None = None,
 ) -> Stored:
     """Work out a sweep into a folder; what is there already of the same sweep stays.
 
@@ -219,7 +222,7 @@ def run(
     tick : callable, optional
         Told the points of each partition when it is there.
     points : int, optional
-        Points of a partition at the most.
+        Points of a partition at the most; where not given, as many as the sweep and its reduction suit.
 
     Returns
     -------
@@ -234,6 +237,8 @@ def run(
     _check_executor(executor, scheduler, workers)
     kept = None if keep is None else reduction.parse(keep, space)
     folder = folder.absolute()
+    if points is None:
+        points = POINTS if kept is None else min(REDUCED_POINTS, max(POINTS, len(space) // _PARTITIONS))
     try:
         with _opened(folder):
             return _run(space, folder, question, kept, executor, scheduler, workers, tick, points)

@@ -141,11 +141,9 @@ class Reduction:
         costs = np.stack(
             [value if least else -value for value, least in zip(values, self.least, strict=True)], axis=-1
         ).astype(float)
-        there = np.flatnonzero(np.isfinite(costs).all(axis=-1))
-        if not len(there):
-            return there
         if self.kind == "best":
-            return there[[np.argmin(costs[there, 0])]]
+            there = np.flatnonzero(np.isfinite(costs).all(axis=-1))
+            return there[[np.argmin(costs[there, 0])]] if len(there) else there
         kept = front(costs)
         return kept[np.argsort(costs[kept, 0], kind="stable")]
 

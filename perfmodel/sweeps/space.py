@@ -25,6 +25,8 @@ from perfmodel.specs import catalog
 from perfmodel.specs.paths import check, full_path, get, put, range_at, read
 from perfmodel.specs.types import Model, Scenario
 from perfmodel.specs.units import show
+from perfmodel.tape import answers
+from perfmodel.tape.arrays import blocks
 
 #: Rows that are worked out at a time when a sweep leaves as rows.
 BLOCK = 65536
@@ -584,6 +586,8 @@ def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collectio
     """
     lengths = [len(values) for values in axes.values()]
     placed = _placed(scenario, axes)
+    if (done := answers.grid(scenario, axes, wanted)) is not None:
+        return Prediction(scenario=placed, **done)
     if math.prod(lengths) <= EVALUATED:
         return evaluate(placed, wanted)
 
@@ -610,7 +614,7 @@ def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collectio
     # Two values of each axis tell which axes each number depends on.
     probe = part([slice(2)] * len(lengths))
     whole = {name: room(getattr(probe, name)) for name in _ARRAYS}
-    for slices in _blocks(lengths):
+    for slices in blocks(lengths, EVALUATED):
         answer = part(slices)
         for name in _ARRAYS:
             fill(whole[name], getattr(answer, name), slices)
@@ -619,16 +623,6 @@ def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collectio
 
 #: Fields of a prediction that hold numbers.
 _ARRAYS = ("metrics", "breakdown", "memory", "max_concurrency", "fits", "chips", "speculation")
-
-
-def _blocks(lengths: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-    """Give the blocks of a grid, each as long as it may be along the inner axes, so that loops stay long."""
-    extents, left = [], EVALUATED
-    for length in reversed(lengths):
-        extents.append(min(length, max(1, left)))
-        left //= extents[-1]
-    cuts = zip(lengths, reversed(extents), strict=True)
-    return itertools.product(*([slice(at, at + extent) for at in range(0, length, extent)] for length, extent in cuts))
 
 
 def _placed(scenario: Scenario, axes: Mapping[str, Any]) -> Scenario:

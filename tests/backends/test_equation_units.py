@@ -37,12 +37,13 @@ INSIDE = {
     "J": "joule",
     "kg": "kg",
     "mm": "mm",
+    "L": "liter",
 }
 OTHER = INSIDE | {"B": "gigaByte", "s": "hour", "FLOP": "teraFLOP", "W": "kilowatt", "J": "megajoule", "mm": "meter"}
 
 #: Numbers that a module names and that have a unit: pint gets them with it.
 CONSTANTS = {
-    "memory": {"_MIB": "B", "_ACTIVATION": "B", "_LOGIT": "B"},
+    "engine_memory": {"_MIB": "B", "_ACTIVATION": "B", "_LOGIT": "B"},
     "power": {"_KWH": "J"},
     "tco": {"_HOUR": "s", "_YEAR": "s"},
 }

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -18,6 +19,7 @@ from perfmodel.cli.schemas import ANSWERS, ERROR, commands, schema
 QUESTIONS = int(os.environ.get("PERFMODEL_DRAWN_QUESTIONS", "100"))
 FAULTS = 30
 
+RUNS = Path(__file__).parents[1] / "data" / "runs"
 MODELS = [
     "llama-3.1-8b",
     "llama-3.3-70b",
@@ -86,6 +88,11 @@ def draw(rng, folder):
         "size ": (1.5, ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--prefill-on", "dgx-h100:tp=2", *rate, *limits]),
         "simulate": (3, [*small, *rng.choice([["--rate", "2"], ["--concurrency", "4"]]), "--requests", "50"]),
         "validate": (1, ["--data", str(folder / "rows.csv")]),
+        "launch": (
+            2,
+            [model, *on, *draft, *changed, "--format", rng.choice(["shell", "kubernetes", "llm-d", "dynamo"])],
+        ),
+        "runs import": (1, [str(RUNS / "plain-v1.csv")]),
         "specs list": (1, [rng.choice(["systems", "models", "traffics"])]),
         "specs show": (2, [rng.choice([model, "dgx-h100", "lpu-v1", "chat"])]),
         "specs show ": (2, [model, "--counts"]),

@@ -33,6 +33,11 @@ from perfmodel.sweeps.space import Axis, Cell, Sweep
 
 #: Where every public function is documented in full.
 ROOMS = ("numerics", "trace", "equation", "machines.", "specs.", "serving.", "prediction", "question")
+#: But readers of configurations, which have one signature: that of ``specs.architectures.patterns.Reader``.
+READERS = tuple(
+    f"specs.architectures.{name}." for name in ("patterns", "attention", "recurrent", "blocks", "additions")
+)
+READERS += ("specs.architectures.compound.", "specs.architectures.forms.")
 #: Classes of the results of the public functions.
 RESULTS = (
     Axis,
@@ -91,7 +96,13 @@ def interface() -> dict[str, Callable[..., Any]]:
     found = {name: value for name in perfmodel.__all__ if inspect.isfunction(value := getattr(perfmodel, name))}
     for of in dict.fromkeys(RESULTS):
         found.update(methods(of))
-    found.update({name: function for name, function in EVERYTHING.items() if name.startswith(ROOMS)})
+    found.update(
+        {
+            name: function
+            for name, function in EVERYTHING.items()
+            if name.startswith(ROOMS) and not name.startswith(READERS)
+        }
+    )
     return found
 
 

@@ -36,7 +36,20 @@ def test_every_option_of_every_verb_is_in_it(name: str, capsys: pytest.CaptureFi
     assert helped <= set(re.findall(r"`(--[\w-]+)", SECTIONS[name]))
 
 
-QUESTIONS = {"predict", "compare", "sweep", "fit", "size", "tco", "explain", "solve", "simulate", "export", "whatif"}
+QUESTIONS = {
+    "predict",
+    "compare",
+    "sweep",
+    "fit",
+    "size",
+    "tco",
+    "explain",
+    "solve",
+    "simulate",
+    "launch",
+    "export",
+    "whatif",
+}
 
 
 def interface(heading: str) -> dict[str, str]:
@@ -86,7 +99,7 @@ def test_commands_of_the_readme_are_taken(line: str) -> None:
     """Each is one that the command line reads; what it answers is tested elsewhere."""
     # Any verb takes --cite, which is read before the verb is.
     words = [word for word in shlex.split(line, comments=True)[1:] if word != "--cite"]
-    verbs = 2 if words[0] == "specs" else 1
+    verbs = 2 if words[0] in ("specs", "runs") else 1
     COMMANDS[" ".join(["perfmodel", *words[:verbs]])].make_context(words[0], words[verbs:])
 
 

@@ -15,14 +15,14 @@ import typer
 import perfmodel
 from perfmodel.cli import run
 from perfmodel.cli.app import application
-from perfmodel.options import Limits, LoopQuestion, PoolsQuestion, Question, SimulateQuestion, options_of
+from perfmodel.options import CostQuestion, Limits, LoopQuestion, PoolsQuestion, Question, SimulateQuestion, options_of
 from perfmodel.question import Options
 from perfmodel.serving.objectives import STATISTICS, TIMES
 
 COMMANDS = typer.main.get_command(application()).commands
 MODEL, H100 = "llama-3.1-8b", "dgx-h100:tp=1"
 #: What the command line has for the way an answer leaves, and Python for the way it is asked.
-OUT = {"json", "csv", "latex", "explain_rejected"}
+OUT = {"json", "csv", "latex", "explain_rejected", "verbose"}
 IN = {"objectives", "tick"}
 #: Names that are no words of Python's, or stand for several.
 CALLED = {"changes": "set", "axis": "axes"}
@@ -185,7 +185,7 @@ def questions() -> list[tuple[str, str, dict[str, Any]]]:
 #: What is on or off.
 SWITCHES = {
     name
-    for kind in (LoopQuestion, PoolsQuestion, SimulateQuestion)
+    for kind in (CostQuestion, LoopQuestion, PoolsQuestion, SimulateQuestion)
     for name, one in options_of(kind).items()
     if one.switch
 }

@@ -139,7 +139,7 @@ def test_elasticities_obey_dimensions(on, metric, power):
     found = [one for one in elasticities(question(on), metric) if not one.switches]
     seconds = math.fsum(one.elasticity for one in found if one.unit == "s")
     rates = math.fsum(one.elasticity for one in found if one.unit.endswith("/s"))
-    assert seconds - rates == pytest.approx(power, abs=2e-3)
+    assert seconds - rates == pytest.approx(power, abs=1e-9)
 
 
 def test_elasticities_of_what_is_known_by_hand():

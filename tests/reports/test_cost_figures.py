@@ -22,7 +22,7 @@ def test_lines_of_the_bill_that_are_computed_lie_near_the_published_ones():
 
 def test_every_published_hour_stands_in_the_table():
     found = made("tco-hours")
-    assert len(found.tables[0].rows) == 28
+    assert len(found.tables[0].rows) == 28 + 11 * 2
     assert "power not published" in {row[-1] for row in found.tables[0].rows}
 
 

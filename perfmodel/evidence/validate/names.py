@@ -124,9 +124,9 @@ def find_system(name: str) -> str:
 
 
 def find_precision(text: str, column: str) -> str:
-    """Return a precision by any of its names; empty where none is given."""
+    """Return a precision by any of its names; empty where none is given, or ``auto``, the engine's own choice."""
     key = re.sub(r"[-\s]+", "_", text.strip().casefold())
-    if not key:
+    if key in ("", "auto"):
         return ""
     if key in PRECISION_OF:
         return PRECISION_OF[key]

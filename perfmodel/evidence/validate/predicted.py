@@ -46,7 +46,7 @@ def _stacked(traffics: Sequence[Traffic]) -> Traffic:
     """Return the loads of many rows as one load of arrays."""
     names = [
         name
-        for name in ("prompt", "output", "concurrency", "rounds", "length_jitter", "held_steps")
+        for name in ("prompt", "output", "concurrency", "rounds", "length_jitter", "held_steps", "prefix_hits")
         if name in TRAFFIC_FIELDS
     ]
     columns: dict[str, Any] = {name: np.array([float(getattr(load, name)) for load in traffics]) for name in names}

@@ -168,6 +168,7 @@ _KNOWN = (
         "stat",
     ),
     *("lengths", "quality", "message_bytes", "spec_decode"),
+    *("run", "rate", "requests", "length_spread", "prefix_hits", "warmup", "failures", "in_flight", "accept_length"),
     *(f"{pool}_{what}" for pool in ("prefill", "decode") for what in ("workers", "tp", "attention_dp", "ep", "batch")),
 )
 

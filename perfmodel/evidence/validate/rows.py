@@ -29,7 +29,21 @@ _INFERENCEX = re.compile(r"^\d{4}_\d{2}_\d{2}_")
 
 
 def harness(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return how the benchmark of a row sent its requests, as fields of :class:`Traffic`.
+    """Return how the benchmark of a row sent its requests, as fields of :class:`Traffic`; its own columns win."""
+    sent = number(row, "requests")
+    found = _set_harness(row) if sent is None else {"length_jitter": 0.0}
+    if sent is not None:
+        found["rounds"] = max(1.0, sent / (number(row, "concurrency_or_batch") or 1.0))
+    if row.get("length_spread"):
+        half = plain(row, "length_spread")
+        found["length_jitter"] = 2 * half / (1 + half)
+    if row.get("prefix_hits"):
+        found["prefix_hits"] = plain(row, "prefix_hits")
+    return found
+
+
+def _set_harness(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return how the set that a row is of sent its requests.
 
     Known sets ran as ``calibrate`` takes them.  A row that says how many requests it sent is taken at its word.  One
     client alone, in a row that is of none of those sets, is no load test and has fixed lengths.
@@ -44,10 +58,10 @@ def harness(row: Mapping[str, str]) -> dict[str, Any]:
     if clients <= 1 and not row.get("row_id"):
         return {"rounds": 10.0, "length_jitter": 0.0}
     load, lengths = row.get("load", "").casefold(), row.get("lengths", "").casefold()
-    sent = re.search(r"(\d+) prompts", load)
-    if sent or "at once" in load:
+    prompts = re.search(r"(\d+) prompts", load)
+    if prompts or "at once" in load:
         jitter = 0.2 if "0.8 to 1" in lengths else 0.0
-        return {"rounds": max(1.0, float(sent[1]) / clients) if sent else 1.0, "length_jitter": jitter}
+        return {"rounds": max(1.0, float(prompts[1]) / clients) if prompts else 1.0, "length_jitter": jitter}
     ran = public.harness(
         row["model"], row.get("engine", ""), row["hardware"], plain(row, "isl"), plain(row, "osl"), clients
     )
@@ -189,6 +203,7 @@ class Asked:
     prefill: Scenario | None = None
 
 
+_TAIL = re.compile(r"p(?!50$)\d+(\.\d+)?|min|max|std")
 _ROW_ID_TP = re.compile(r"_tp(\d+)(?:_\d+)?_ep(\d+|none)")
 _MOE_TP = re.compile(r"moe_tp=(\d+)")
 _RANK_BATCH = re.compile(r"per-(?:replica|rank) batch_size=(\d+)")
@@ -432,6 +447,8 @@ def ask(row: Row) -> Asked:
     mode = given.get("mode", "").casefold()
     if "disagg" in mode or "disagg" in given.get("engine", "").casefold():
         return _two_pools(row, form, key, unit, written, model, system)
+    if _TAIL.fullmatch(given.get("stat", "").casefold()):
+        raise Unanswered(FORMS["tail"].reason)
     if key == "ttft" and given.get("stat", "").casefold() in ("median", "p50"):
         form, key = FORMS["ttft_median"], "ttft_median"
     if "static batch" in given.get("load", "").casefold() and form.value is not None and machine.free_degrees:
@@ -445,6 +462,7 @@ def ask(row: Row) -> Asked:
     if re.search(r"pruned|sparse", given.get("notes", "").casefold()):
         row.notes.append("the run pruned or sparsified the model; the whole model is predicted")
     asked_for = number(given, "concurrency_or_batch") if form.how != "most" else None
+    _conditions(row)
     if key in ("output", "output_chip") and asked_for is None:
         form, key = FORMS["most"], "most"
         row.metric = form.family
@@ -471,6 +489,17 @@ def ask(row: Row) -> Asked:
     return Asked(row, form, key, unit[1], unit[2], layouts)
 
 
+def _conditions(row: Row) -> None:
+    """Refuse a run that was no closed loop, and note what a run says of itself that no prediction takes in."""
+    rate = number(row.given, "rate")
+    if rate is not None:
+        raise Unanswered(f"requests were sent at {rate:g}/s: closed loops are compared here; predict --rate answers it")
+    if (lost := plain(row.given, "failures")) > 0:
+        row.notes.append(f"{lost:g} requests failed, and are in none of the numbers")
+    if row.given.get("warmup", "").casefold() in ("no", "0"):
+        row.notes.append("without warm-up: what starts up inside the run is in its TTFT")
+
+
 _NO_ACCEPTANCE = "no acceptance of this run stands in the data; trees do not follow the chain formula"
 _NO_MODEL = Model("", "", "fp16", 1.0, 1.0, False, 1.0, ())
 _NO_PLAN = Deployment("given", "native", "fp16", "fp16", tp=1.0)
@@ -480,7 +509,7 @@ _NO_LOAD = Traffic("given", 1.0, 1.0)
 def _traffic(given: Mapping[str, str], form: Form, prompt: float, output: float, clients: float) -> Traffic:
     how: Mapping[str, Any] = harness(given) if form.how == "loop" else {}
     used = {name: value for name, value in how.items() if name in TRAFFIC_FIELDS}
-    if "lengths +/-" in given.get("notes", ""):
+    if "lengths +/-" in given.get("notes", "") or given.get("length_spread"):
         longest = 1 / (1 - float(used.get("length_jitter", 0.0)) / 2)
         prompt, output = prompt * longest, output * longest
     return Traffic("given", prompt, output, clients, **used)

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from perfmodel import shapes
-from perfmodel.entered import idle, unmoved
 from perfmodel.equations import power, tco
-from perfmodel.errors import UserError
-from perfmodel.machines.base import machine_of
-from perfmodel.machines.power import shape_of
 from perfmodel.numerics import NAN
 from perfmodel.planning.tco import bom
-from perfmodel.planning.tco.prices import TokenPrice
-from perfmodel.planning.tco.uncertainty import SAMPLES, Sample, Swing, draw_samples, tornado
-from perfmodel.prediction import Prediction, content, evaluate, numbers, question_of, run
-from perfmodel.question import Options, distinct, resolve, split_changes, split_system
-from perfmodel.serving.cost import YEAR, AllInPower, Cost, cost_of, electricity_per_year
-from perfmodel.serving.fit import fit
+from perfmodel.planning.tco.cash import Flow, rows
+from perfmodel.planning.tco.market import Choice, Sold
+from perfmodel.planning.tco.published import implied
+from perfmodel.planning.tco.speed import Point
+from perfmodel.planning.tco.uncertainty import Sample, Swing
+from perfmodel.prediction import Prediction, question_of
+from perfmodel.question import distinct
+from perfmodel.serving.cost import Cost
 from perfmodel.shown import Shown
-from perfmodel.specs import catalog
-from perfmodel.specs.paths import provenance_of, put
-from perfmodel.specs.types import Economics, Scenario, System
-from perfmodel.specs.units import show
+from perfmodel.specs.types import Scenario
 
-#: The system against which the price of a tie is given, and the TPOT that is asked for where nothing is [s].
+#: The system against which the price of a tie is given.
 REFERENCE = "dgx-b200"
-TPOT = 0.05
 #: Results with percentiles: key of the JSON, and of the samples.
 TOKENS = ("input", "output", "blended")
-_CONSTANTS = {"h100": "dgx-h100", "h200": "dgx-h200", "b200": "dgx-b200", "gb200": "gb200-nvl72"}
-_CONSTANTS |= {"mi300x": "mi300x-8", "mi325x": "mi325x-8", "mi355x": "mi355x-8", "b300": "b300", "gb300": "gb300-nvl72"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +48,14 @@ class Owned:
         How far each unknown moves the blended price, the widest first.
     missed : str
         How far one request alone misses the bound on TPOT; empty where the bound is kept.
+    limit : str
+        What keeps it from the bound; empty where it is at it, or none was asked for.
+    curve : tuple of Point
+        Its cheapest settings by speed, where it was free to choose.
+    choice : Choice or None
+        Owned, rented or an API, where that was asked for.
+    flow : Flow or None
+        Its cash year by year, where it has a price.
     """
 
     answer: Prediction
@@ -69,6 +66,10 @@ class Owned:
     labels: tuple[str, ...]
     swings: tuple[Swing, ...]
     missed: str = ""
+    limit: str = ""
+    curve: tuple[Point, ...] = ()
+    choice: Choice | None = None
+    flow: Flow | None = None
 
     @property
     def scenario(self) -> Scenario:
@@ -79,6 +80,12 @@ class Owned:
     def name(self) -> str:
         """Name of the system."""
         return self.scenario.system.name
+
+    @property
+    def rented(self) -> bool:
+        """Whether its chips are paid by the hour."""
+        economics = self.scenario.economics
+        return economics is not None and economics.ownership == "rented"
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,11 +99,17 @@ class Owning(Shown):
         The draws.
     assumed : tuple of str
         What all of them assume.
+    tpot : float
+        Bound on TPOT [s]; NaN where requests at once were given.
+    sold : Sold or None
+        What the market sells the model's tokens at.
     """
 
     systems: tuple[Owned, ...]
     sample: Sample
     assumed: tuple[str, ...]
+    tpot: float = NAN
+    sold: Sold | None = None
 
     def percentiles(self, at: int, result: str) -> dict[str, float | None]:
         """Return P10, P50 and P90 of a result of one system; none where it has none.
@@ -131,6 +144,8 @@ class Owning(Shown):
                 }
                 for mine, one in enumerate(names)
             },
+            "tpot_bound_s": shapes.number(self.tpot),
+            "sold_usd_per_mtok": self._sold(),
             "assumed": list(self.assumed),
             "warnings": list(dict.fromkeys(warnings)),
         }
@@ -145,7 +160,7 @@ class Owning(Shown):
             joules = one["joules_per_output_token_spread"] or nothing
             own = {"usd_per_mtok": spreads, "joules_per_output_token_spread": joules}
             for key, value in {**one, **own}.items():
-                if key in ("sobol", "tornado", "implied_capex_usd"):
+                if key in ("sobol", "tornado", "implied_capex_usd", "curve", "ways", "cash_flow"):
                     continue
                 if isinstance(value, list):
                     row[key] = "; ".join(value)
@@ -156,6 +171,12 @@ class Owning(Shown):
             rows.append({**row, "assumed": "; ".join(self.assumed)})
         columns = dict.fromkeys(name for row in rows for name in row)
         return [{name: row.get(name) for name in columns} for row in rows]
+
+    def cash_rows(self) -> list[dict[str, Any]]:
+        """Return the cash flow of each system, one flat row a year, for CSV."""
+        names = distinct([owned.name for owned in self.systems])
+        pairs = zip(names, self.systems, strict=True)
+        return [row for name, owned in pairs if owned.flow is not None for row in rows(name, owned.flow)]
 
     def to_frame(self) -> Any:
         """Return a pandas frame with the flat columns of ``--csv``, one row a system."""
@@ -182,6 +203,12 @@ class Owning(Shown):
         ]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
+    def _sold(self) -> shapes.SoldAt | None:
+        if self.sold is None:
+            return None
+        low, high = shapes.number(self.sold.low), shapes.number(self.sold.high)
+        return {"low": low, "high": high, "date": self.sold.date, "providers": self.sold.providers}
+
     def _spread(self, at: int, result: str) -> shapes.Spread | None:
         ends = self.percentiles(at, result)
         return shapes.spread(ends["p50"], ends["p10"], ends["p90"])
@@ -199,7 +226,7 @@ class Owning(Shown):
                 "blended": self._spread(at, "blended"),
             },
             "usd_per_chip_hour": shapes.number(money and money.per_hour / answer.chips),
-            "usd_per_system_month": shapes.number(money and money.per_hour * 730 * _of_system(owned)),
+            "usd_per_system_month": shapes.number(money and money.per_hour * 730 * of_system(owned)),
             "capex_usd": shapes.number(money and _capex(owned)),
             "power_w": shapes.number(money and money.draw.mean.watts),
             "joules_per_output_token": shapes.number(answer.metrics["joules_per_output_token"]),
@@ -219,13 +246,61 @@ class Owning(Shown):
                 for swing in owned.swings[:10]
             ],
             "implied_capex_usd": implied(owned.scenario.system, owned.scenario.economics),
+            "limit": owned.limit or None,
+            "price": _price(owned),
+            "curve": [
+                {"tpot_s": point.tpot, "usd_per_mtok": point.usd, "concurrency": point.users, "plan": point.plan}
+                for point in owned.curve
+            ],
+            "ways": _ways(owned.choice),
+            "usd_per_task": None if owned.flow is None else shapes.number(owned.flow.usd_per_task),
+            "npv_usd": None if owned.flow is None else shapes.number(owned.flow.npv),
+            "cash_flow": [] if owned.flow is None else rows(name, owned.flow),
             "labels": list(owned.labels),
             "reason": answer.reason or None,
         }
 
 
-def _of_system(owned: Owned) -> float:
-    """Return chips of a system over those of the deployment."""
+def _price(owned: Owned) -> shapes.PriceSaid:
+    """Return what the system costs to buy and to rent, with basis, market and dates."""
+    price = owned.scenario.system.price
+    return {
+        "system_usd": shapes.number(price.system),
+        "basis": price.basis or None,
+        "date": price.date or None,
+        "rent_usd_per_chip_hour": shapes.number(price.rent_per_chip * 3600),
+        "market": price.market or None,
+        "rent_date": price.rent_date or None,
+    }
+
+
+def _ways(choice: Choice | None) -> list[shapes.WayToServe]:
+    """Return what each way to serve costs by load, and where it costs least."""
+    if choice is None:
+        return []
+    found: list[shapes.WayToServe] = []
+    for way in choice.ways:
+        low, high = choice.wins_from.get(way.name, (NAN, NAN))
+        found.append(
+            {
+                "name": way.name,
+                "said": way.said,
+                "usd_per_mtok": list(choice.costs[way.name]),
+                "mtok_per_day": list(choice.loads),
+                "wins_from_mtok_per_day": shapes.number(low),
+                "wins_to_mtok_per_day": shapes.number(high),
+            }
+        )
+    return found
+
+
+def of_system(owned: Owned) -> float:
+    """Return chips of a system over those of the deployment.
+
+    Parameters
+    ----------
+    owned : Owned
+    """
     return float(owned.scenario.system.price.chips) / float(owned.answer.chips)
 
 
@@ -265,6 +340,7 @@ def costs(owned: Owned) -> shapes.Costs:
             "capex_usd": {},
             "power_w": {},
             "carbon_g_per_output_token": {},
+            "water_l_per_mtok_output": None,
             "materials_usd": materials,
             "margin_over_materials": margin,
         }
@@ -292,294 +368,11 @@ def costs(owned: Owned) -> shapes.Costs:
             }
         ),
         "carbon_g_per_output_token": shapes.numbers({"operational": operational * 1e3, "embodied": embodied * 1e3}),
+        "water_l_per_mtok_output": shapes.number(
+            tco.water_per_token(power=money.utility.watts / economics.pue, water=economics.water, per_second=rate) * 1e6
+        ),
         "materials_usd": materials,
         "margin_over_materials": margin,
-    }
-
-
-# --- asking ------------------------------------------------------------------------------------------------------
-
-
-def _most_at_once(model: Any, on: str, options: Options, changes: Sequence[str], tpot: float) -> Scenario:
-    """Return the scenario with the most requests at once whose TPOT keeps a bound: powers of two, and what fits."""
-    best = None
-    users = 1.0
-    while users <= 2**14:
-        scenario = resolve(model, on, replace(options, concurrency=users), changes)
-        if not float(evaluate(scenario, ("tpot_s",)).metrics["tpot_s"]) <= tpot:
-            break
-        best = scenario
-        if float(fit(scenario).cap) * float(scenario.deployment.groups) < users:
-            break
-        users *= 2
-    return best or resolve(model, on, replace(options, concurrency=1.0), changes)
-
-
-#: Tokens a beat among which an operator chooses.
-_BUDGETS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0])
-
-
-def _with_knobs(scenario: Scenario, changes: Sequence[str], tpot: float) -> Scenario:
-    """Return a scenario with the token budget and the requests at once that cost least a token and keep the bound.
-
-    Both are the operator's to choose, where the machine's program has a budget at all and nobody gave one.
-    """
-    path = "system.efficiency.token_budget"
-    machine = machine_of(scenario.system)
-    if machine.token_budget(scenario.system) is None or any("token_budget" in change for change in changes):
-        return scenario
-    most = float(fit(scenario).cap) * float(scenario.deployment.groups)
-    users = np.unique(np.minimum(2.0 ** np.arange(15), max(1.0, np.floor(most))))
-    asked = put(put(scenario, path, _BUDGETS[:, None]), "traffic.concurrency", users[None, :])
-    found = evaluate(asked, ("tpot_s", "usd_per_mtok_blended")).metrics
-    shape = (len(_BUDGETS), len(users))
-    price, time = (np.broadcast_to(found[name], shape) for name in ("usd_per_mtok_blended", "tpot_s"))
-    kept = np.where((time <= tpot) & np.isfinite(price), price, np.inf)
-    if not np.isfinite(kept).any():
-        return scenario
-    row, column = np.unravel_index(int(np.argmin(kept)), shape)
-    budget, count = float(_BUDGETS[row]), float(users[column])
-    chosen: Scenario = put(put(scenario, path, budget), "traffic.concurrency", count)
-    said = f"{scenario.system.name}: {budget:g} tokens a beat and {count:g} requests at once, its cheapest setting"
-    return replace(chosen, assumed=(*scenario.assumed, said))
-
-
-def own(
-    model: Any,
-    on: Sequence[str],
-    options: Options,
-    changes: Sequence[str] = (),
-    tpot: float | None = None,
-    samples: int = SAMPLES,
-) -> Owning:
-    """Answer what a million tokens cost on each system.
-
-    Parameters
-    ----------
-    model : str or Model
-    on : sequence of str
-        Systems, each with its plan after a colon.
-    options : Options
-        Where no concurrency is given, each system runs the most requests at once that keep ``tpot``.
-    changes : sequence of str
-        ``PATH=VALUE``, ``SYSTEM:PATH=VALUE`` or ``#2:PATH=VALUE``.
-    tpot : float, optional
-        Bound on TPOT [s]; ``TPOT`` where neither it nor a concurrency is given.
-    samples : int
-
-    Returns
-    -------
-    Owning
-    """
-    if tpot is not None and options.concurrency is not None:
-        raise UserError(
-            "give either --concurrency or --tpot: with a bound each system runs as many requests as keep it"
-        )
-    if tpot is not None and not tpot > 0:
-        raise UserError(f"--tpot {tpot:g}: must be more than 0")
-    scenarios = []
-    for system, mine in zip(on, split_changes(on, changes), strict=True):
-        here = split_system(system, options)[1]
-        if here.concurrency is None:
-            bound = tpot or TPOT
-            scenarios.append(_with_knobs(_most_at_once(model, system, options, mine, bound), mine, bound))
-        else:
-            scenarios.append(resolve(model, system, options, mine))
-    answers = [_answered(scenario) for scenario in scenarios]
-    costs = [cost_of(s) if not a.reason and s.economics else None for s, a in zip(scenarios, answers, strict=True)]
-    reference = _reference(model, options, tpot, scenarios, costs)
-    systems = tuple(_owned(answer, money, reference) for answer, money in zip(answers, costs, strict=True))
-    if options.concurrency is None:
-        systems = tuple(_bounded(owned, tpot or TPOT) for owned in systems)
-    sample = draw_samples(
-        [s if money is not None else None for s, money in zip(scenarios, costs, strict=True)], samples
-    )
-    return Owning(systems, sample, _assumed(answers, options, tpot))
-
-
-def _answered(scenario: Scenario) -> Prediction:
-    """Return the answer to a scenario, with the changes that moved neither it nor anything that owning says."""
-
-    def numbers_said(asked: Scenario) -> Any:
-        answer = run(asked)
-        if answer.reason or asked.economics is None:
-            return content(answer), bom.bill(asked.system)
-        money = cost_of(asked)
-        owned = Owned(answer, money, bom.bill(asked.system), NAN, _break_even(answer, money), (), ())
-        return content(answer), costs(owned), owned.break_even, _of_system(owned)
-
-    answer = run(replace(scenario, changed=()))
-    paths = [] if answer.reason else unmoved(scenario, numbers_said)
-    return replace(answer, warnings=(*answer.warnings, *idle(scenario, paths, numbers)))
-
-
-def _assumed(answers: Sequence[Prediction], options: Options, tpot: float | None) -> tuple[str, ...]:
-    """Return what all answers assume, and how the cost is shared."""
-    said = [word for word in answers[0].assumed if all(word in other.assumed for other in answers)]
-    said = [word for word in said if not word.startswith("concurrency")]
-    said += catalog.in_place(*(answer.scenario.system for answer in answers), catalog.load_materials())
-    said = list(dict.fromkeys(said))
-    if options.concurrency is None:
-        said.insert(
-            0, f"each system runs the most requests at once, by powers of two, whose TPOT is at most {tpot or TPOT:g} s"
-        )
-    said.append("rent at the price of a three-year contract, as if it were paid for busy hours only")
-    said.append(
-        "input and output tokens share the cost as prefill and decoding share the chips' time; on an SRAM pipeline "
-        "every token costs the same"
-    )
-    said.append(
-        "P10, P50 and P90 over all estimates and the errors of the times; triangular on the logarithm, low to high"
-    )
-    return tuple(said)
-
-
-def _bounded(owned: Owned, tpot: float) -> Owned:
-    """Return a system with a label where one request alone misses the bound, which no other number shows."""
-    alone = float(owned.answer.metrics["tpot_s"])
-    if not alone > tpot or float(owned.scenario.traffic.concurrency) > 1:
-        return owned
-    missed = f"misses the TPOT of {show(tpot, 's', 3)}: {show(alone, 's', 3)} with one request"
-    return replace(owned, missed=missed, labels=(missed, *owned.labels))
-
-
-def _reference(
-    model: Any, options: Options, tpot: float | None, scenarios: Sequence[Scenario], costs: Sequence[Cost | None]
-) -> TokenPrice | None:
-    """Return the blended price of the reference under the same question, asked for where it is not compared."""
-    for scenario, money in zip(scenarios, costs, strict=True):
-        if scenario.system.name == REFERENCE:
-            return None if money is None else TokenPrice(money.blended, "total")
-    plain = replace(options, plan=None, tp=None, pp=None, ep=None, dp=None, engine=None)
-    try:
-        if plain.concurrency is None:
-            scenario = _most_at_once(model, REFERENCE, plain, (), tpot or TPOT)
-        else:
-            scenario = resolve(model, REFERENCE, plain)
-    except UserError:
-        return None
-    answer = run(scenario)
-    return None if answer.reason else TokenPrice(cost_of(scenario).blended, "total")
-
-
-def _labels_of(answer: Prediction, money: Cost, tie: float) -> tuple[str, ...]:
-    """Return the labels of a system, and whether any price of it ties."""
-    rented = "rent" in money.hourly
-    lost = () if tie == tie or rented else (f"no price ties with {REFERENCE}: space and power alone cost more",)
-    return (*_labels(answer.scenario), *lost)
-
-
-def _owned(answer: Prediction, money: Cost | None, reference: TokenPrice | None) -> Owned:
-    scenario = answer.scenario
-    bill = bom.bill(scenario.system)
-    if money is None:
-        return Owned(answer, None, bill, NAN, NAN, _labels(scenario), ())
-    tie = _tie(answer, money, reference)
-    return Owned(
-        answer,
-        money,
-        bill,
-        tie,
-        _break_even(answer, money),
-        _labels_of(answer, money, tie) if reference is not None else _labels(scenario),
-        tuple(tornado(scenario)["blended"]),
-    )
-
-
-def _tie(answer: Prediction, money: Cost, reference: TokenPrice | None) -> float:
-    """Return the price of the whole system at which the blended price is the reference's; NaN where it is rented."""
-    economics, system = answer.scenario.economics, answer.scenario.system
-    if reference is None or economics is None or economics.ownership == "rented":
-        return NAN
-    sold = (answer.metrics["input_tokens_per_s"] + answer.metrics["output_tokens_per_s"]) * economics.utilisation
-    other = money.hourly["space"] + money.hourly["electricity"]
-    price = tco.price_for_cost(
-        cost_per_hour=reference.usd * sold * 3600 / 1e6, other_per_hour=other, yearly_share=money.yearly_share
-    )
-    # Where space and electricity alone cost more, no price makes up for it.
-    return float(price * system.price.chips / answer.chips) if price > 0 else NAN
-
-
-def _break_even(answer: Prediction, money: Cost) -> float:
-    scenario = answer.scenario
-    economics, rent = scenario.economics, scenario.system.price.rent_per_chip
-    if economics is None or economics.ownership == "rented":
-        return NAN
-    hour = {
-        key: float(tco.per_hour(per_year=electricity_per_year(drawn.at_utility(economics.pue), economics)))
-        for key, drawn in (("idle_energy", money.draw.idle), ("busy_energy", money.draw.mean))
-    }
-    fixed = float(money.per_hour - money.hourly["electricity"])
-    return float(tco.break_even_utilisation(fixed=fixed, **hour, rent=float(rent) * 3600 * float(answer.chips)))
-
-
-def _labels(scenario: Scenario) -> tuple[str, ...]:
-    """Return what the reader must know before any number."""
-    system = scenario.system
-    found = []
-    rented = scenario.economics is not None and scenario.economics.ownership == "rented"
-    path = "system.price.rent_per_chip" if rented else "system.price.system"
-    origin = provenance_of(scenario, path)
-    if origin.kind == "estimate":
-        unpublished = any(words in origin.note for words in ("no price", "not published"))
-        found.append("price not published: estimate" if unpublished else "price from third parties: estimate")
-    elif origin.kind == "unpublished":
-        found.append("price not published")
-    if provenance_of(scenario, "system.power.system_per_chip").kind == "estimate":
-        found.append("nameplate power estimated")
-    if caution := shape_of(system).cautions(system)[0]:
-        found.append(caution)
-    if system.carbon.embodied_per_chip != system.carbon.embodied_per_chip:
-        found.append("embodied carbon not published")
-    return tuple(found)
-
-
-# --- what published prices imply ---------------------------------------------------------------------------------
-
-
-def capex_of_hour(usd_per_hour: float, drawn: AllInPower, economics: Economics) -> float:
-    """Return the price of a chip with its share of the node that an hourly cost implies [USD].
-
-    Parameters
-    ----------
-    usd_per_hour : float
-        Of one chip.
-    drawn : AllInPower
-        Of one chip, at the utility: no PUE is put on it.
-    economics : Economics
-
-    Notes
-    -----
-    Space is paid by the same power, as in SemiAnalysis's formula, so the price comes out a little low.
-    """
-    capital = tco.yearly_capital(
-        rate=economics.cost_of_capital, years=economics.life / YEAR, residual=economics.residual
-    )
-    extras = tco.price_with_extras(network=economics.network, storage=economics.storage, spares=economics.spares)
-    share = extras * (capital + economics.maintenance + economics.staff)
-    space = tco.space_per_year(power=drawn.watts, usd_per_watt_month=economics.colocation)
-    other = tco.per_hour(per_year=space + electricity_per_year(drawn, economics))
-    return float(tco.price_for_cost(cost_per_hour=usd_per_hour, other_per_hour=other, yearly_share=share))
-
-
-def published_hours() -> Iterator[tuple[str, str, float, float]]:
-    """Give chip, kind of price, dollars an hour and watts at the utility of each published GPU-hour."""
-    with (catalog.bundled() / "data" / "tco_constants.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    watts = {row["hardware"]: 1e3 * float(row["value"]) for row in rows if row["metric"] == "all_in_utility_power"}
-    for row in rows:
-        if row["unit"] == "$/GPU-h":
-            yield row["hardware"], row["metric"], float(row["value"]), watts.get(row["hardware"], NAN)
-
-
-def implied(system: System, economics: Economics | None) -> dict[str, float | None]:
-    """Return the price of a system that each published hour of its chip implies [USD]."""
-    if economics is None:
-        return {}
-    return {
-        kind: shapes.number(capex_of_hour(usd, AllInPower(watts), economics) * float(system.chips_per_node))
-        for chip, kind, usd, watts in published_hours()
-        if _CONSTANTS.get(chip) == system.name
     }
 
 

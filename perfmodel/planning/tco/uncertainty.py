@@ -34,6 +34,12 @@ SAMPLES, BLOCK = 2**14, 2**13
 LEAST = 0.002
 #: What is drawn besides estimates, and what it stretches.
 TTFT, TPOT = "error of TTFT", "error of TPOT"
+#: The part of either that all machines of one engine share, and its share of the variance: nothing published tells it.
+ENGINE_TTFT, ENGINE_TPOT = "error of TTFT, the engine's", "error of TPOT, the engine's"
+_ERRORS = (TTFT, TPOT, ENGINE_TTFT, ENGINE_TPOT)
+OF_ENGINE = 0.5
+#: What an operator sets is not unknown.
+KNOBS = ("system.efficiency.token_budget",)
 #: Standard deviations that hold 80 % of a normal distribution on either side of its middle.
 EIGHTY = 1.2815515655446004
 #: Results of one set of values.
@@ -42,17 +48,21 @@ RESULTS = ("input", "output", "blended", "joules_per_output_token", "power_w")
 
 @dataclass(frozen=True)
 class Unknown:
-    """One number that is not known: an estimate by its path, or the error of a predicted time."""
+    """One number that is not known: an estimate by its path, or the error of a predicted time.
+
+    One that is ``shared`` is drawn once for all systems ``with_whom`` they have the same word in common.
+    """
 
     path: str
     low: float
     value: float
     high: float
     shared: bool
+    with_whom: str = ""
 
     def at(self, share: Array) -> Array:
         """Return the value that so much of the distribution lies below."""
-        if self.path in (TTFT, TPOT):
+        if self.path in _ERRORS:
             return np.asarray(np.exp(self.value * ndtri(share) / EIGHTY))
         ends = np.array([self.low, self.value, self.high])
         low, mode, high = np.log(ends) if self.low > 0 else ends
@@ -73,12 +83,18 @@ def unknowns(scenario: Scenario) -> Iterator[Unknown]:
         origin = provenance_of(scenario, path)
         if origin.kind != "estimate" or origin.low != origin.low:
             continue
-        if measured and path.startswith("system.efficiency."):
+        if (measured and path.startswith("system.efficiency.")) or path in KNOBS:
             continue
-        yield Unknown(path, origin.low, float(value), origin.high, path.startswith(shared_roots))
-    ttft, tpot = time_spreads(scenario)
-    yield Unknown(TTFT, -ttft, ttft, ttft, False)
-    yield Unknown(TPOT, -tpot, tpot, tpot, False)
+        if path.startswith("system.efficiency."):
+            # One number of one file, such as the defaults of a kind, is the same for all that read it.
+            yield Unknown(path, origin.low, float(value), origin.high, True, f"{origin.file} {origin.source}")
+        else:
+            yield Unknown(path, origin.low, float(value), origin.high, path.startswith(shared_roots))
+    engine = f"{scenario.system.kind} {scenario.deployment.engine}"
+    for spread, own, common in zip(time_spreads(scenario), (TTFT, TPOT), (ENGINE_TTFT, ENGINE_TPOT), strict=True):
+        for path, share, whom in ((own, 1 - OF_ENGINE, ""), (common, OF_ENGINE, engine)):
+            part = spread * share**0.5
+            yield Unknown(path, -part, part, part, bool(whom), whom)
 
 
 def outcome(scenario: Scenario, values: Mapping[str, Any], known: Steady | None = None) -> dict[str, Any]:
@@ -88,13 +104,16 @@ def outcome(scenario: Scenario, values: Mapping[str, Any], known: Steady | None 
     ----------
     scenario : Scenario
     values : mapping of str to float or array
-        By path; ``TTFT`` and ``TPOT`` are factors on the predicted times.
+        By path; ``TTFT``, ``TPOT`` and those of the engine are factors on the predicted times.
     known : Steady, optional
         The steady state, where the values do not change it.
     """
-    times = {TTFT: values.get(TTFT, 1.0), TPOT: values.get(TPOT, 1.0)}
+    times = {
+        TTFT: values.get(TTFT, 1.0) * values.get(ENGINE_TTFT, 1.0),
+        TPOT: values.get(TPOT, 1.0) * values.get(ENGINE_TPOT, 1.0),
+    }
     for path, value in values.items():
-        if path not in times:
+        if path not in _ERRORS:
             scenario = put(scenario, path, value)
     steady = steady_state(scenario) if known is None else known
     further = (steady.output - 1) * steady.tpot
@@ -126,7 +145,7 @@ class Swing:
 
 
 def _changes_times(unknown: Unknown) -> bool:
-    return unknown.path not in (TTFT, TPOT) and not unknown.path.startswith(MONEY_ROOTS)
+    return unknown.path not in _ERRORS and not unknown.path.startswith(MONEY_ROOTS)
 
 
 def tornado(scenario: Scenario) -> dict[str, list[Swing]]:
@@ -134,7 +153,7 @@ def tornado(scenario: Scenario) -> dict[str, list[Swing]]:
     steady = steady_state(scenario)
     swings: dict[str, list[Swing]] = {result: [] for result in RESULTS}
     for unknown in unknowns(scenario):
-        ends = unknown.at(np.array([0.1, 0.9])) if unknown.path in (TTFT, TPOT) else (unknown.low, unknown.high)
+        ends = unknown.at(np.array([0.1, 0.9])) if unknown.path in _ERRORS else (unknown.low, unknown.high)
         known = None if _changes_times(unknown) else steady
         low, high = (outcome(scenario, {unknown.path: float(end)}, known) for end in ends)
         for result in RESULTS:
@@ -241,12 +260,12 @@ def draw_samples(scenarios: Sequence[Scenario | None], samples: int = SAMPLES, s
     Sample
     """
     chosen: list[list[Unknown]] = []
-    columns: dict[tuple[int, str], int] = {}
+    columns: dict[tuple[int | str, str], int] = {}
     for at, scenario in enumerate(scenarios):
         kept = _that_matter(scenario) if scenario is not None else []
         chosen.append(kept)
         for unknown in kept:
-            columns.setdefault((-1 if unknown.shared else at, unknown.path), len(columns))
+            columns.setdefault(_drawn_for(unknown, at), len(columns))
     # The scrambled points lie inside the open interval but for rounding.
     with warnings.catch_warnings():
         # That a power of 2 is best is said where samples are asked for.
@@ -257,7 +276,7 @@ def draw_samples(scenarios: Sequence[Scenario | None], samples: int = SAMPLES, s
         if scenario is None:
             systems.append(None)
             continue
-        mine = {unknown.path: columns[-1 if unknown.shared else at, unknown.path] for unknown in kept}
+        mine = {unknown.path: columns[_drawn_for(unknown, at)] for unknown in kept}
         known = None if any(map(_changes_times, kept)) else steady_state(scenario)
         parts = []
         for start in range(0, samples, BLOCK):
@@ -268,6 +287,11 @@ def draw_samples(scenarios: Sequence[Scenario | None], samples: int = SAMPLES, s
         results = {key: np.concatenate([part[key] for part in parts]) for key in RESULTS}
         systems.append(Drawn(results, mine))
     return Sample(shares, tuple(systems))
+
+
+def _drawn_for(unknown: Unknown, at: int) -> tuple[int | str, str]:
+    """Return what an unknown is drawn by: its path, and the system or those it is shared with."""
+    return (unknown.with_whom if unknown.shared else at), unknown.path
 
 
 def _that_matter(scenario: Scenario) -> list[Unknown]:

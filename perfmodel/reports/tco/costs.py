@@ -14,7 +14,7 @@ from perfmodel.errors import UserError
 from perfmodel.evidence import power_fit, validate
 from perfmodel.evidence.validate.metrics import POWER, form_key
 from perfmodel.numerics import NAN
-from perfmodel.planning.tco import bom, ownership
+from perfmodel.planning.tco import asking, bom, ownership, published
 from perfmodel.planning.tco.uncertainty import draw_samples
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
@@ -270,7 +270,7 @@ def systems(
     changes: Sequence[str] = (),
 ) -> Figure:
     """Cost side by side at one bound on TPOT: what it consists of, how sure it is, and the price that ties."""
-    result = ownership.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
+    result = asking.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
     data = result.to_dict()["answers"]
     return Figure(
         "Side by side",
@@ -360,20 +360,16 @@ def hours() -> Figure:
     economics = catalog.load_economics()
     table: list[tuple[str, ...]] = []
     rows: list[dict[str, Any]] = []
-    for chip, kind, usd, watts in ownership.published_hours():
-        implied = ownership.capex_of_hour(usd, AllInPower(watts), economics)
-        label = kind.removeprefix("cost_").replace("_", " ")
-        table.append(
-            (
-                chip,
-                label,
-                f"{usd:.2f}",
-                _three(watts),
-                "power not published" if implied != implied else _thousands(implied),
-            )
-        )
-        if implied == implied:
-            rows.append({"chip": chip, "kind": label, "usd": implied / 1e3})
+    for hour in published.published_hours():
+        label = f"{hour.kind.removeprefix('cost_').replace('_', ' ')} {hour.survey}"
+        if hour.power is None:
+            table.append((hour.chip, label, f"{hour.usd:.2f}", "-", "-", "power not published"))
+            continue
+        implied = published.capex_of_hour(hour.usd, hour.power, economics)
+        where = "at the utility" if isinstance(hour.power, AllInPower) else "of IT"
+        watts = _three(float(hour.power.watts))
+        table.append((hour.chip, label, f"{hour.usd:.2f}", watts, where, _thousands(implied)))
+        rows.append({"chip": hour.chip, "kind": label, "usd": implied / 1e3})
     chart = Chart(
         "implied-prices",
         "Price of a chip with its share of the node that a published GPU-hour implies",
@@ -383,7 +379,7 @@ def hours() -> Figure:
         "usd",
         (Layer("bar"),),
         color="kind",
-        caption="SemiAnalysis (InferenceX), 2026; power all-in at the utility, so no PUE is put on it.",
+        caption="SemiAnalysis (InferenceX): power at the utility in 2025-08, so no PUE is put on it; of IT in 2026-07.",
         kind="reconstructed",
     )
     known = [
@@ -397,7 +393,7 @@ def hours() -> Figure:
         ),
     ]
     answer = (
-        f"With 4 years at 10 % and colocation, a hyperscaler's {table[0][2]} USD an hour of H100 implies "
+        f"With 5 years at 10 % and colocation, a hyperscaler's {table[0][2]} USD an hour of H100 implies "
         f"{rows[0]['usd']:.1f} kUSD a GPU; a large cloud's cheaper capital and space leave room for more."
     )
     return Figure(
@@ -405,7 +401,7 @@ def hours() -> Figure:
         answer,
         (chart,),
         tuple(known),
-        tables=(Table("Hours", ("chip", "hour", "USD/h", "W all-in", "implied [kUSD a chip]"), table),),
+        tables=(Table("Hours", ("chip", "hour", "USD/h", "W", "which", "implied [kUSD a chip]"), table),),
     )
 
 
