@@ -870,6 +870,8 @@ class TrafficImport(TypedDict):
     path: str | None
     """The session file that was written."""
     assumed: list[str]
+
+
 class Started(TypedDict):
     """Engines of a role."""
 
