@@ -57,7 +57,11 @@ if TYPE_CHECKING:
     from perfmodel.evidence.cluster.bench import BenchPlan
     from perfmodel.evidence.cluster.calibration import Calibrated
     from perfmodel.evidence.runs import Runs
+    from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
+    from perfmodel.planning.agents import Agents, AgentsBeside
+    from perfmodel.planning.agents_simulate import AgentsSimulated
+    from perfmodel.planning.agents_size import AgentsSizing
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.launch import Launch
@@ -68,6 +72,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.solve import Solution
     from perfmodel.planning.tco.ownership import Owning
     from perfmodel.serving.objectives import Objectives
+    from perfmodel.sweeps.agents import AgentsSweep
     from perfmodel.sweeps.folder import Stored
     from perfmodel.sweeps.space import Space, Sweep
 
@@ -254,7 +259,7 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Unpa
 
 
 @_taking(RateQuestion, "rate")
-def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Rated:
+def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any) -> Answer | Rated | Agents:
     """Answer one question.
 
     Parameters
@@ -270,8 +275,9 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
 
     Returns
     -------
-    Answer or Rated
-        Times in s, rates in 1/s, sizes in B.  With a rate, what :func:`load` returns.
+    Answer, Rated or Agents
+        Times in s, rates in 1/s, sizes in B.  With a rate, what :func:`load` returns; with ``sessions``, hit rates,
+        times of calls and tasks, and the cliff.
 
     Raises
     ------
@@ -284,6 +290,10 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
     >>> answer.fits
     True
     """
+    from perfmodel.planning import agents_question as agents
+
+    if agents.check_given(options):
+        return agents.question(RateQuestion, _model(model), [_one(on)], set, options)[0]
     if options.get("rate") is not None:
         return load(model, on=on, set=set, **options)
     _without_rate(options)
@@ -396,7 +406,9 @@ def compare(
 
 
 @_taking(RateQuestion, "rate")
-def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Any) -> Comparison | Loads:
+def compare(
+    model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Any
+) -> Comparison | Loads | AgentsBeside:
     """Answer the same question on several systems.
 
     Parameters
@@ -412,10 +424,16 @@ def compare(model: Name | Model, *, on: Name | Sequence[Name], set: Changes = ()
 
     Returns
     -------
-    Comparison or Loads
-        With a rate, each answer is that of :func:`load`.
+    Comparison, Loads or AgentsBeside
+        With a rate, each answer is that of :func:`load`; with ``sessions``, one about users.
     """
+    from perfmodel.planning import agents_question as agents
+
     systems = _systems(on)
+    if agents.check_given(options):
+        from perfmodel.planning.agents import AgentsBeside
+
+        return AgentsBeside(tuple(agents.question(RateQuestion, _model(model), systems, set, options)))
     under_load = options.get("rate") is not None
     if not under_load:
         _without_rate(options)
@@ -449,7 +467,7 @@ def sweep(
 @_taking(StoredQuestion, "out")
 def sweep(
     model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Any
-) -> Sweep | Stored:
+) -> Sweep | Stored | AgentsSweep:
     """Vary inputs of a question over the product of axes.
 
     Parameters
@@ -464,9 +482,9 @@ def sweep(
 
     Returns
     -------
-    Sweep or Stored
+    Sweep, Stored or AgentsSweep
         A Sweep has ``to_frame()``, ``best(metric)`` and ``plot(x, y, color)``; with ``out`` it is a Stored, with
-        ``to_frame()`` and ``to_dask()``.
+        ``to_frame()`` and ``to_dask()``; with ``sessions`` it has ``answers`` and ``to_frame()``.
 
     Examples
     --------
@@ -476,6 +494,8 @@ def sweep(
     """
     if not isinstance(axes, Mapping):
         raise UserError(f"axes {reprlib.repr(axes)}: expected a mapping of paths to values")
+    if (users := swept_users(model, on, list(axes.items()), set, options)) is not None:
+        return users
     space, rest = settled(model, on, list(axes.items()), set, options)
     question = f"perfmodel.sweep({model!r}, on={on!r}, axes={reprlib.repr(dict(axes))})"
     if "out" not in rest:
@@ -483,6 +503,22 @@ def sweep(
     from perfmodel.sweeps import folder
 
     return folder.run(space, Path(rest.pop("out")), question, **rest)
+
+
+def swept_users(
+    model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
+) -> AgentsSweep | None:
+    """Return the answers of a sweep over users with sessions; None where it asks about none."""
+    from perfmodel.planning import agents_question as agents
+    from perfmodel.sweeps import agents as study
+
+    if not agents.check_given(given, "users" in dict(axes)):
+        return None
+    for name in ("out", "keep", "executor", "scheduler", "workers"):
+        if given.get(name) is not None:
+            raise UserError(f"{flag(name)}: a sweep over users is printed or written by --csv; leave it out")
+    read = [(word("--axis", path), _axis(path, values)) for path, values in axes]
+    return study.sweep(_model(model), _one(on), read, read_changes(set), given)
 
 
 def settled(
@@ -871,7 +907,7 @@ def size(
 ) -> Disaggregated: ...
 
 
-@_taking(PoolsQuestion, "prefill_on")
+@_taking(PoolsQuestion, "prefill_on", "rate")
 def size(
     model: Name | Model,
     *,
@@ -880,7 +916,7 @@ def size(
     set: Changes = (),
     tick: Callable[[str], None] | None = None,
     **options: Any,
-) -> Sizing | Disaggregated:
+) -> Sizing | Disaggregated | AgentsSizing:
     """Search how many systems, of which kind, in which plan, serve a rate within objectives.
 
     Parameters
@@ -896,7 +932,7 @@ def size(
 
     Returns
     -------
-    Sizing or Disaggregated
+    Sizing, Disaggregated or AgentsSizing
         With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``; with ``prefill_on`` two pools.
 
     Examples
@@ -905,10 +941,16 @@ def size(
     >>> found.answers[0].load.queue.saturated
     False
     """
+    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning import agents_size
     from perfmodel.planning import size as study
     from perfmodel.planning.pools import disaggregated
 
     systems = _systems(on)
+    if agents.check_given(options, limited=True):
+        return agents_size.question(_model(model), systems, set, options)
+    if options.get("rate") is None:
+        raise UserError("give --rate, or --sessions with --users")
     pool = options.get("prefill_on")
     asked, changes, rest = taken(
         PoolsQuestion, systems if pool is None else [*systems, word("--prefill-on", pool)], set, options
@@ -1013,10 +1055,11 @@ def simulate(
     set: Changes = (),
     tick: Callable[[int], None] | None = None,
     **options: Unpack[SimulateQuestion],
-) -> Simulation:
+) -> Simulation | AgentsSimulated:
     """Run replicas token by token, beside the closed form of :func:`load`, or of :func:`predict` in a closed loop.
 
-    Give one of ``rate``, ``trace`` and ``concurrency``, the clients of a closed loop.
+    Give one of ``rate``, ``trace``, ``concurrency``, the clients of a closed loop, and ``sessions`` with ``users``, of
+    which the cache is simulated.
 
     Parameters
     ----------
@@ -1029,8 +1072,8 @@ def simulate(
 
     Returns
     -------
-    Comparison
-        With ``simulated``, ``closed_form``, ``differences()`` and ``to_frame()``.
+    Comparison or AgentsSimulated
+        With ``simulated`` and ``differences()``.
 
     Examples
     --------
@@ -1038,13 +1081,21 @@ def simulate(
     >>> ran.simulated["tpot_s"]["mean"] > 0
     True
     """
+    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning import agents_simulate
     from perfmodel.planning import simulate as study
 
-    if options.get("sessions") is not None:
-        raise UserError(f"--sessions {options['sessions']}: a closed loop of so many clients is --concurrency")
+    counted = str(options.get("sessions", "")).replace(",", "")
+    if counted.isdigit():
+        raise UserError(f"--sessions {counted}: a closed loop of so many clients is --concurrency")
+    if agents.check_given(options):
+        for name in ("trace", "requests"):
+            if options.get(name) is not None:
+                raise UserError(f"{flag(name)}: sessions have their own calls; leave it out")
+        return agents_simulate.question(_model(model), _one(on), set, options)
     arriving = [name for name in ("rate", "trace", "concurrency") if options.get(name) is not None]
     if len(arriving) != 1:
-        raise UserError("give one of --rate, --trace and --concurrency")
+        raise UserError("give one of --rate, --trace, --concurrency and --sessions")
     _enters_simulation(arriving[0], options)
     system = _one(on)
     asked, changes, rest = taken(SimulateQuestion, [system], set, options)
@@ -1235,6 +1286,27 @@ def traffic(name: str) -> Traffic:
         Frozen; lengths in tokens.
     """
     return catalog.load_traffic(word("NAME", name))
+
+
+@_taking()
+def read_traffic(path: Name, *, out: Name | None = None) -> Imported:
+    """Make a kind of session of a trace.
+
+    Parameters
+    ----------
+    path : str or path
+        Trace: CSV, Mooncake, WEKA, Dynamo, AIPerf, or conversations of vLLM's multi-turn benchmark.
+    out : str or path, optional
+        Session file to write, whole or not at all.
+
+    Returns
+    -------
+    Imported
+        ``figures`` has hit ceiling, reads over writes and input over output.
+    """
+    from perfmodel.evidence import session_import
+
+    return session_import.read(word("FILE", path), None if out is None else word("--out", out))
 
 
 @_taking()

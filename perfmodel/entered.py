@@ -31,6 +31,7 @@ _COUNTS = (
         r"traffic\.(rounds|length_jitter|prefill_first|held_steps|concurrency)",
         "it counts for several clients, without a rate",
     ),
+    (r"traffic\.prefix_hits", "it counts where nothing that is replayed says which blocks prompts share"),
     (r"traffic\.(prompt|output|lengths)", "what is replayed has lengths of its own"),
     (r"system\.(die|node|carbon)\..*|system\.power\.all_in_per_chip|economics\.grid_carbon", "it counts in tco"),
     (r"system\.price\.rent_per_chip", "it counts in tco, and where chips are rented"),

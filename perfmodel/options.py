@@ -169,11 +169,32 @@ class Rated(TypedDict):
     rate: Annotated[Quantity, _RATE]
 
 
-class RateQuestion(Question, Rated, Limits, Arrivals, Started, total=False):
-    """A question about requests that arrive at a rate."""
+class Visits(TypedDict, total=False):
+    """Who comes with sessions, in place of a traffic."""
+
+    sessions: Annotated[
+        Name | None, Said("NAME|FILE", "Sessions of agents or conversations, in place of a traffic: coding-agent.")
+    ]
+    users: Annotated[
+        Quantity | None,
+        Said("N", "People with such sessions, all replicas together.", "1", {"least": 1.0, "most": 1e7}),
+    ]
+    tier: Annotated[
+        Quantities | None,
+        Said(
+            "NAME=SIZE@RATE,...",
+            "Tiers of the prefix cache below the chips' memory, nearest first: host=1TB@50GB/s, disk, store (shared by "
+            "all replicas); @8ms behind it is the time before the first byte.",
+            many=True,
+        ),
+    ]
 
 
-class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):
+class RateQuestion(Question, Rated, Limits, Arrivals, Started, Visits, total=False):
+    """A question about requests that arrive at a rate, or about users with sessions."""
+
+
+class SizeQuestion(Question, Rated, Limits, Arrivals, Visits, total=False):
     """What a search for the least deployment may fix."""
 
     least: Annotated[str | None, Said("GOAL", "What to make least: cost (the default), power or chips.")]
@@ -224,12 +245,11 @@ class PoolsQuestion(SizeQuestion, total=False):
     ]
 
 
-class SimulateQuestion(Question, Arrivals, Started, total=False):
-    """What a simulation may fix: one of rate, trace and concurrency says what arrives."""
+class SimulateQuestion(Question, Arrivals, Started, Visits, total=False):
+    """What a simulation may fix: one of rate, trace, concurrency and sessions says what arrives."""
 
     rate: Annotated[Quantity | None, _RATE]
     trace: Annotated[Name | None, Said("FILE", "Replay arrivals and lengths of a CSV or JSON-lines trace.")]
-    sessions: Annotated[Quantity | None, Said("N", "Gone: --concurrency says it.", "1", hidden=True)]
     requests: Annotated[
         Quantity | None,
         Said(
@@ -296,7 +316,7 @@ class SolveQuestion(Question, total=False):
     target: Required[Annotated[Quantity, Said("VALUE", "What the metric shall be, with its unit.", unit=None)]]
 
 
-class StoredQuestion(Question, total=False):
+class StoredQuestion(Question, Visits, total=False):
     """How a sweep is written to a folder."""
 
     out: Required[

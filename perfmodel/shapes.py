@@ -700,6 +700,178 @@ class Collective(TypedDict):
     warnings: list[str]
 
 
+class CacheTier(TypedDict):
+    """A tier of the prefix cache under sessions, the memory of the chips first."""
+
+    name: str
+    hit_rate: Number
+    """Share of all prompt tokens found in it."""
+    capacity_bytes: Number
+    loads_bytes_per_s: Number
+    """Of one replica."""
+    bandwidth_bytes_per_s: Number
+    """Its limit, of one replica."""
+    busy: Number
+    """The former over the latter."""
+    crossover_tokens: Number
+    """Tokens from which on a load is faster than computing them."""
+
+
+class ColdStart(TypedDict):
+    """Where a start with an empty cache leads, where that is not where a warm one stays."""
+
+    hit_rate: Number
+    ttft_s: Number
+    task_s: Number
+    tasks_per_hour: Number
+
+
+class Worth(TypedDict):
+    """The same question with one thing changed."""
+
+    change: str
+    hit_rate: Number
+    ttft_s: Number
+    task_s: Number
+    cliff_users: Number
+    usd_per_task: Number
+
+
+class Agents(TypedDict):
+    """``predict --sessions``: users with sessions on a deployment, in means."""
+
+    model: str
+    system: str
+    plan: Plan
+    session: str
+    users: Number
+    routing: str
+    reason: str | None
+    """Why there are no numbers."""
+    hit_rate: Number
+    """Share of the prompt tokens found in any tier."""
+    hit_ceiling: Number
+    """The same of a cache without limit."""
+    ttft_s: Number
+    ttft_p50_s: Number
+    ttft_p95_s: Number
+    ttft_p99_s: Number
+    ttft_hit_s: Number
+    """Of calls whose context lies in the memory of the chips."""
+    ttft_miss_s: Number
+    """Of calls whose context is lost."""
+    tpot_s: Number
+    call_s: Number
+    task_s: Number
+    """From a person's message to the end of the last call that it causes."""
+    calls_per_task: Number
+    calls_per_s: Number
+    tasks_per_hour: Number
+    running: Number
+    """Calls of one replica."""
+    waiting: Number
+    prefill_share: Number
+    """Of the engine's time."""
+    sessions_per_chip: Number
+    usd_per_hour: Number
+    usd_per_task: Number
+    """Over the hours in which the deployment is used."""
+    cliff_share: Number
+    """Of the ceiling, below which the hit rate has fallen."""
+    cliff_users: Number
+    """Users up to which it has not; null where it never falls."""
+    cliff_users_cold: Number
+    cliff_pool_bytes: Number
+    """Cache of a replica with which it has not, for the users asked for."""
+    pool_bytes: Number
+    """Cache of a replica."""
+    past_cliff: bool | None
+    tiers: list[CacheTier]
+    cold: ColdStart | None
+    worth: list[Worth]
+    assumed: list[str]
+    warnings: list[str]
+
+
+class LostPlan(TypedDict):
+    """A plan that does not serve users with sessions."""
+
+    plan: str
+    why: str
+
+
+class AgentsSizing(TypedDict):
+    """``size --sessions``: deployments that serve the users, the cheapest first."""
+
+    answers: list[Agents]
+    objectives: dict[str, float]
+    """Times not to exceed, by name [s]."""
+    rejected: list[LostPlan]
+    reason: str | None
+
+
+class SimulatedTier(TypedDict):
+    """A tier of the prefix cache, simulated and by the closed form."""
+
+    name: str
+    simulated: Number
+    """Share of all prompt tokens found in it."""
+    standard_error: Number
+    closed_form: Number
+    difference: Number
+    """The closed form less the simulation."""
+
+
+class AgentsSimulation(TypedDict):
+    """``simulate --sessions``: the prefix cache call by call, beside the closed form."""
+
+    model: str
+    system: str
+    plan: Plan
+    session: str
+    users: Number
+    calls: int
+    """Of a seed."""
+    seeds: int
+    call_s: Number
+    """Time of a call, by the closed form."""
+    tiers: list[SimulatedTier]
+    reason: str | None
+    assumed: list[str]
+    warnings: list[str]
+
+
+class AgentsBeside(TypedDict):
+    """``compare --sessions``."""
+
+    answers: list[Agents]
+
+
+class TrafficImport(TypedDict):
+    """``traffic import`` and ``traffic show``: what calls of sessions say without any machine."""
+
+    name: str
+    form: str
+    """Who writes such traces; ``session`` for a spec."""
+    sessions: int
+    calls: int
+    tasks: int
+    """Between two messages of a person each; sessions, where nobody knows who sent what."""
+    hit_ceiling: float
+    """Share of prompt tokens that a cache without limit holds."""
+    read_per_written: float
+    """Tokens that such a cache gives for one that is prefilled."""
+    input_per_output: float
+    mean_context: float
+    """Prompt tokens of a call."""
+    mean_new: float
+    """Of them those that no cache holds."""
+    mean_output: float
+    path: str | None
+    """The session file that was written."""
+    assumed: list[str]
+
+
 class Started(TypedDict):
     """Engines of a role."""
 

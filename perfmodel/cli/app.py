@@ -37,6 +37,7 @@ VERBS = (
     "runs",
     "report",
     "specs",
+    "traffic",
 )
 
 

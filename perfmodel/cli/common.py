@@ -18,6 +18,7 @@ from perfmodel.options import Said, flag, options_of
 from perfmodel.shapes import VERSION
 
 if TYPE_CHECKING:
+    from perfmodel.planning.agents import Agents
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.load import Sized
     from perfmodel.planning.pools import Disaggregated
@@ -138,7 +139,7 @@ def one_of(**given: object) -> None:
         raise UserError(f"give either {' or '.join(found)}: an answer leaves in one form")
 
 
-def code(answers: Sequence[Prediction | Sized]) -> int:
+def code(answers: Sequence[Prediction | Sized | Agents]) -> int:
     """Return the exit code of answers: where none of them has numbers, standard error says why."""
     missing = [answer.reason for answer in answers if answer.reason]
     if len(missing) < len(answers):
@@ -154,7 +155,7 @@ def console() -> Any:
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
-def write_csv(answers: Sequence[Prediction | FitAnswer | Sized | Disaggregated]) -> None:
+def write_csv(answers: Sequence[Prediction | FitAnswer | Sized | Disaggregated | Agents]) -> None:
     """Print answers as CSV: RFC 4180, ISO numbers."""
     write_rows([answer.row() for answer in answers])
 

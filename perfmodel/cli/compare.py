@@ -24,6 +24,7 @@ def compare(
     Example: perfmodel compare llama-3.1-70b --on lpu-v1 --on dgx-h100
     """
     from perfmodel import api
+    from perfmodel.planning.agents import AgentsBeside
 
     common.one_of(json=json, csv=csv)
     comparison = api.compare(model, on=on, set=changes or (), **given)
@@ -32,6 +33,10 @@ def compare(
         common.write_json(comparison.to_dict())
     elif csv:
         common.write_csv(answers)
+    elif isinstance(comparison, AgentsBeside):
+        from perfmodel.outputs.agents import print_agents
+
+        print_agents(comparison.answers, common.console())
     elif isinstance(comparison, api.Comparison):
         from perfmodel.outputs.tables import print_comparison
 

@@ -23,9 +23,12 @@ def predict(
 
     With --rate, requests arrive at random: percentiles, goodput, headroom and what breaks first.
 
+    With --sessions, users come back with a longer context: hit rates, times of calls and tasks, and the cliff.
+
     Example: perfmodel predict llama-3.1-70b --on dgx-h100:tp=4 --concurrency 32
     """
     from perfmodel import api
+    from perfmodel.planning.agents import Agents
 
     common.one_of(json=json, csv=csv)
     answer = api.predict(model, on=on, set=changes or (), **given)
@@ -33,6 +36,10 @@ def predict(
         common.write_csv([answer])
     elif json:
         common.write_json(answer.to_dict())
+    elif isinstance(answer, Agents):
+        from perfmodel.outputs.agents import print_agents
+
+        print_agents([answer], common.console())
     elif isinstance(answer, api.Answer):
         from perfmodel.outputs.tables import print_comparison
 

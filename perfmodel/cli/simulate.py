@@ -21,12 +21,14 @@ def simulate(
 
     Continuous batching as an engine does it: next to what predict --rate says, with --concurrency in a closed loop.
 
-    Up to eight replicas are simulated, with a router before them.
+    Up to eight replicas are simulated, with a router before them.  With --sessions the prefix cache is.
 
     Example: perfmodel simulate llama-3.1-8b --on dgx-h100:tp=1 --rate 10
     """
     from perfmodel import api
+    from perfmodel.outputs.agents import print_simulated
     from perfmodel.outputs.simulation import print_simulation
+    from perfmodel.planning.agents_simulate import AgentsSimulated
     from perfmodel.question import read_options
 
     requests = read_options(SimulateQuestion, given).get("requests")
@@ -34,6 +36,8 @@ def simulate(
         found = api.simulate(model, on=on, set=changes or (), tick=tick, **given)
     if json:
         common.write_json(found.to_dict())
+    elif isinstance(found, AgentsSimulated):
+        print_simulated(found, common.console())
     else:
         print_simulation(found, common.console())
     if not found.reason:

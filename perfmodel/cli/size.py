@@ -13,7 +13,7 @@ from perfmodel.options import PoolsQuestion
 Explain = Annotated[bool, typer.Option("--explain-rejected", help="List every rejected plan and why.")]
 
 
-@common.asks(PoolsQuestion, "rate")
+@common.asks(PoolsQuestion)
 def size(
     model: common.Model,
     on: common.Systems,
@@ -29,11 +29,16 @@ def size(
 
     Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
 
+    With --sessions and --users: the fewest replicas that keep people with sessions before the cliff and within
+    objectives on TTFT.
+
     Example: perfmodel size llama-3.3-70b --on dgx-h100 --rate 20 --ttft-p99 1s --tpot-p99 50ms
     """
     from perfmodel import api
     from perfmodel.errors import UserError
+    from perfmodel.outputs.agents import print_agents
     from perfmodel.outputs.sizing import print_pools, print_sizing
+    from perfmodel.planning.agents_size import AgentsSizing
     from perfmodel.planning.pools import Disaggregated
 
     common.one_of(json=json, csv=csv)
@@ -45,6 +50,11 @@ def size(
         found = api.size(model, on=on, set=changes or (), tick=tick, **given)
     if json:
         common.write_json(found.to_dict())
+    elif isinstance(found, AgentsSizing):
+        if csv:
+            common.write_csv(found.answers)
+        elif found.answers:
+            print_agents(found.answers[:4], common.console())
     elif isinstance(found, Disaggregated):
         if csv:
             common.write_csv([found])

@@ -24,7 +24,7 @@ def _counted(count: int, what: str) -> str:
 
 @specs.command("list", cls=common.Verb)
 def list_specs(
-    what: Annotated[str, typer.Argument(metavar="[systems|models|traffics]", help="What to list.")] = "",
+    what: Annotated[str, typer.Argument(metavar="[systems|models|traffics|sessions]", help="What to list.")] = "",
     json: common.Json = False,
 ) -> None:
     """Names and aliases of all specs, the user's own first."""
@@ -45,7 +45,7 @@ def list_specs(
 
 @specs.command("show", cls=common.Verb)
 def show_spec(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a spec.")],
     engine: Engine = None,
     counts: Annotated[
         bool,
@@ -103,10 +103,10 @@ def check_specs(
 
 @specs.command("new", cls=common.Verb)
 def new_spec(
-    what: Annotated[str, typer.Argument(metavar="chip|model|machine", help="What to write a skeleton of.")],
+    what: Annotated[str, typer.Argument(metavar="chip|model|machine|session", help="What to write a skeleton of.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
 ) -> None:
-    """Write the skeleton of a chip, a model or a package with a kind of machine, with its test."""
+    """Write the skeleton of a chip, a model, a session or a package with a kind of machine, with its test."""
     from pathlib import Path
 
     from perfmodel.specs.skeleton import write
@@ -117,7 +117,7 @@ def new_spec(
 
 @specs.command("diff", cls=common.Verb)
 def diff_specs(
-    one: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a system, model or traffic.")],
+    one: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a spec.")],
     other: Annotated[str, typer.Argument(metavar="NAME", help="The one to compare with.")],
     json: common.Json = False,
 ) -> None:

@@ -48,6 +48,7 @@ def sweep(
     from perfmodel.outputs.tables import print_said
     from perfmodel.sweeps import folder
     from perfmodel.sweeps import points as rows
+    from perfmodel.sweeps.agents_table import print_sweep
 
     pairs = []
     for text in axis:
@@ -56,6 +57,13 @@ def sweep(
             raise UserError(f"--axis {text}: write PATH=A:B:N, PATH=A:B:N:log or PATH=a,b,c")
         pairs.append((path.strip(), values.strip()))
     common.one_of(csv=csv, out=given.get("out"))
+    users = api.swept_users(model, on, pairs, changes or (), given)
+    if users is not None:
+        if csv:
+            common.write_rows(users.rows())
+        else:
+            print_sweep(users, common.console())
+        return common.code(users.answers)
     space, how = api.settled(model, on, pairs, changes or (), given)
     out = how.pop("out", None)
     question = shlex.join(["perfmodel", *sys.argv[1:]])

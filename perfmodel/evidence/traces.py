@@ -4,81 +4,28 @@ The bundled tables in ``data/traces`` come from :func:`derive`, which reads trac
 
     python -m perfmodel.evidence.traces azure_llm_2023_conv.csv mooncake_conversation_trace.jsonl.gz --out data/traces
 
-Two forms are read: a CSV with ``arrival_s``, ``input_tokens`` and ``output_tokens`` (Azure), and JSON lines with
-``timestamp`` in ms, ``input_length``, ``output_length`` and ``hash_ids`` of 512-token blocks (Mooncake), gzip or not.
+They are read as every trace is (:mod:`perfmodel.serving.traces`).
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from perfmodel.errors import UserError
+from perfmodel.serving.traces import Trace, read_trace
 from perfmodel.writing import whole
 
-#: Tokens of a block of the Mooncake traces.
-BLOCK_TOKENS = 512
 #: Width of the moving average of P:D [s], and the distance of its points [s].
 WINDOW, STEP = 600.0, 60.0
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 #: Organisations among which the requests are split to see what isolation costs.
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 _SHORT = 8192
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Requests in order of arrival: arrival [s], prompt and output [tokens], and the hashes of the prompt's blocks."""
-
-    name: str
-    arrival: Any
-    prompt: Any
-    output: Any
-    blocks: tuple[tuple[int, ...], ...] = ()
-
-
-def read_trace(path: str | Path) -> Trace:
-    """Read a trace file.
-
-    Raises
-    ------
-    UserError
-        Where the file is missing or has other columns; the message names them.
-    """
-    file = Path(path)
-    name = file.name.split(".")[0]
-    if not os.path.isfile(file):
-        raise UserError(f"{file}: no such trace")
-    try:
-        if ".jsonl" in file.name:
-            text = file.read_bytes()
-            lines = (gzip.decompress(text) if file.suffix == ".gz" else text).decode().splitlines()
-            rows = [json.loads(line) for line in lines if line.strip()]
-            return Trace(
-                name,
-                np.array([row["timestamp"] for row in rows], dtype=float) / 1e3,
-                np.array([row["input_length"] for row in rows], dtype=float),
-                np.array([row["output_length"] for row in rows], dtype=float),
-                tuple(tuple(row["hash_ids"]) for row in rows),
-            )
-        with file.open(encoding="utf-8", newline="") as opened:
-            records = list(csv.DictReader(opened))
-        columns = ("arrival_s", "input_tokens", "output_tokens")
-        arrival, prompt, output = (np.array([float(row[column]) for row in records]) for column in columns)
-        return Trace(name, arrival, prompt, output)
-    except (KeyError, ValueError) as error:
-        raise UserError(
-            f"{file}: {error} - expected arrival_s, input_tokens, output_tokens as CSV, or JSON lines of Mooncake"
-        ) from None
 
 
 def length_quantiles(trace: Trace) -> list[dict[str, Any]]:
@@ -270,7 +217,7 @@ def derive(paths: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]:
     Parameters
     ----------
     paths : sequence of path
-        Raw traces, in one of the forms that :func:`read_trace` takes.
+        Raw traces, in a form that :func:`~perfmodel.serving.traces.read_trace` takes.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from perfmodel import shapes
@@ -13,9 +13,15 @@ from perfmodel.specs.paths import quantities
 from perfmodel.specs.types import Provenance
 from perfmodel.specs.units import show
 
+_LOADERS: dict[str, Callable[[str], Any]] = {
+    "model": catalog.load_model,
+    "traffic": catalog.load_traffic,
+    "session": catalog.load_session,
+}
+
 
 def _load(name: str, engine: str | None) -> Any:
-    """Return the system, model or traffic of a name; a system wins over a model of the same name."""
+    """Return the system, model, traffic or session of a name; a system wins over a model of the same name."""
     check_options(Options(engine=engine))
     if catalog.is_config(name):
         return catalog.load_model(name)
@@ -24,7 +30,7 @@ def _load(name: str, engine: str | None) -> Any:
         try:
             if kind == "system":
                 return catalog.load_system(name, engine)[0]
-            found = catalog.load_model(name) if kind == "model" else catalog.load_traffic(name)
+            found = _LOADERS[kind](name)
         except UserError as error:
             errors.append(str(error))
             continue

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from perfmodel.planning.prefix_blocks import PrefixBlocks
 from perfmodel.planning.requests import Load
 from perfmodel.serving.step_times import StepTimes, passes_of
 
@@ -40,6 +41,10 @@ class Requests:
 
     def __init__(self, times: StepTimes, cached: float, load: Load) -> None:
         self.times, self.cached, self.grows = times, cached, times.grows
+        self.blocks, self.block_tokens = load.blocks, load.block_tokens
+        #: Prompt tokens of each request that its replica had when it was admitted last, and for the first time.
+        self.had = [0.0] * len(load)
+        self.met = [0.0] * len(load)
         count = len(load)
         self.prompt = np.maximum(1.0, np.round(load.prompt)).tolist()
         output = np.maximum(1.0, np.round(load.output))
@@ -47,11 +52,14 @@ class Requests:
         passes = passes_of(output, times.tokens)
         # Whole numbers with the same mean: parts of a step fall to one request or the next, spread evenly.
         self.steps = np.floor(passes + np.arange(count) * _GOLDEN % 1.0 + 1e-9).astype(int).tolist()
-        self.bytes = np.asarray(times.bytes_of(np.asarray(self.prompt) + output)).tolist()
+        whole = np.asarray(self.prompt) + output
+        self.bytes = np.asarray(times.bytes_of(whole)).tolist()
+        #: KV cache of a block [B]: its share of a request of mean length.
+        self.block_bytes = float(times.bytes_of(whole.mean())) / float(whole.mean()) * load.block_tokens
         self.coscheduled = times.coscheduled.tolist()
-        self.took = self._by_company(times.prefill)
-        self.first = self._by_company(times.first_token)
-        self.slot = self._by_company(times.entry) if times.rides else self.took
+        self.took = self._by_coscheduled(times.prefill)
+        self.first = self._by_coscheduled(times.first_token)
+        self.slot = self._by_coscheduled(times.entry) if times.rides else self.took
         self.context_knots = times.context.tolist()
         batches = np.arange(int(times.batch[-1]) + 1)
         self.rows = [np.interp(batches, times.batch, row).tolist() for row in times.decode]
@@ -62,19 +70,23 @@ class Requests:
         self.gaps: list[tuple[float, float, float]] = []
         self.refused = self.preempted = 0
 
-    def _by_company(self, form: Callable[..., Any]) -> list[list[float]]:
+    def _by_coscheduled(self, form: Callable[..., Any]) -> list[list[float]]:
         return [np.asarray(form(self.prompt, coscheduled, self.cached)).tolist() for coscheduled in self.coscheduled]
 
     def of(self, name: str, request: int, coscheduled: float) -> float:
         """Time of a prefill among others of its step [s]: ``took`` from decoding, until the ``first``, or ``slot``."""
-        if self.brought[request]:
+        if self.brought[request] or self.blocks:
             form = {"took": self.times.prefill, "first": self.times.first_token, "slot": self.times.entry}[name]
-            return float(form(self.tokens(request), coscheduled, self.cached))
+            return float(form(self.tokens(request), coscheduled, self.share(request)))
         table: list[list[float]] = getattr(self, name)
         knots = self.coscheduled
         at = min(max(bisect_right(knots, coscheduled) - 1, 0), len(knots) - 2)
         share = min(max((coscheduled - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
         return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
+
+    def share(self, request: int) -> float:
+        """Share of what a request prefills that the prefix cache holds [1]."""
+        return self.had[request] / self.tokens(request) if self.blocks else self.cached
 
     def tokens(self, request: int) -> float:
         """Tokens to prefill: the prompt, and what a preempted request had brought."""
@@ -139,6 +151,7 @@ class Replica:
         self.slow = 1.0
         self.area = self.worked = 0.0
         self.last_token: dict[int, float] = {}
+        self.prefixes = PrefixBlocks(requests.block_bytes) if requests.blocks else None
 
     @property
     def load(self) -> int:
@@ -169,8 +182,21 @@ class Replica:
             self.inside += 1
             if math.isnan(requests.admitted[request]):
                 requests.admitted[request] = now
-            self.left[request] = max(1.0, requests.tokens(request) * (1 - requests.cached))
+            if self.prefixes is not None:
+                self._find_blocks(self.prefixes, request)
+            self.left[request] = max(1.0, requests.tokens(request) * (1 - requests.share(request)))
             self.entering.append(request)
+
+    def _find_blocks(self, prefixes: PrefixBlocks, request: int) -> None:
+        """Note what the replica has of a prompt, and let the request hold its blocks."""
+        requests = self.all
+        blocks = requests.blocks[request]
+        # The last token of a prompt is computed in any case.
+        requests.had[request] = min(prefixes.found(blocks) * requests.block_tokens, requests.prompt[request] - 1)
+        if not requests.brought[request]:
+            requests.met[request] = requests.had[request]
+        prefixes.take(blocks)
+        prefixes.fit(self.times.pool - self.full_length)
 
     def _preempt(self, now: float) -> None:
         """Take the blocks of the youngest requests until the others can grow by one token."""
@@ -185,6 +211,8 @@ class Replica:
             self.inside -= 1
             self.full_length -= requests.bytes[request]
             requests.brought[request] = requests.steps[request] - (end - self.steps)
+            if self.prefixes is not None:
+                self.prefixes.give(requests.blocks[request])
             requests.preempted += 1
             self.last_token[request] = now
             self.queue.appendleft(request)
@@ -207,7 +235,7 @@ class Replica:
         while self.entering and room > 0:
             request = self.entering[0]
             tokens = min(room, self.left[request])
-            parts.append((request, tokens / max(1.0, requests.tokens(request) * (1 - requests.cached))))
+            parts.append((request, tokens / max(1.0, requests.tokens(request) * (1 - requests.share(request)))))
             room -= tokens
             self.left[request] -= tokens
             if self.left[request] > 0:
@@ -269,6 +297,8 @@ class Replica:
         self.all.finished[request] = at
         self.inside -= 1
         self.full_length -= self.all.bytes[request]
+        if self.prefixes is not None:
+            self.prefixes.give(self.all.blocks[request])
         self.world.ended(at)
 
     # --- decoding ---

@@ -163,4 +163,5 @@ def simulate(
         preempted=requests.preempted,
         span=span,
         rate=(len(load) - requests.refused) / span,
+        hits=float(np.sum(requests.met) / np.sum(requests.prompt)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,17 @@ from perfmodel.serving.lengths import Lengths
 
 @dataclass(frozen=True)
 class Load:
-    """Requests in the order of their arrival: times [s] and tokens."""
+    """Requests in the order of their arrival: times [s] and tokens.
+
+    Where a trace has them also the blocks of prompts, and the share of prompt tokens that a cache without limit holds.
+    """
 
     arrival: Any
     prompt: Any
     output: Any
+    blocks: Sequence[tuple[Any, ...]] = ()
+    block_tokens: float = 1.0
+    ceiling: float = 0.0
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -45,6 +52,8 @@ class Simulated:
         Time from the first arrival to the last token.
     rate : float
         Requests finished, all replicas together [1/s].
+    hits : float
+        Share of prompt tokens found in the blocks that a replica had [1]; 0 where prompts have no blocks.
     """
 
     arrived: Any
@@ -61,6 +70,7 @@ class Simulated:
     preempted: int
     span: float
     rate: float
+    hits: float = 0.0
 
     def after(self, warm_up: float) -> Simulated:
         """Return what requests met beyond a first share of them, and what they finished from then on."""

@@ -22,7 +22,8 @@ from perfmodel.serving.objectives import QUEUE_TIMES, phrase, queue_of, summary
 from perfmodel.serving.service import Service, serve
 from perfmodel.serving.steady import steady_state
 from perfmodel.serving.step_times import StepTimes, step_times
-from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, read_trace, trace_scv
+from perfmodel.serving.traces import read_trace, reusable
+from perfmodel.serving.traffic import closed_lengths, is_trace, lengths_of, trace_scv
 from perfmodel.shown import Shown
 from perfmodel.specs.paths import put_all
 from perfmodel.specs.types import Scenario
@@ -249,6 +250,18 @@ class _Posed:
         return None if self.concurrency is None else max(1, round(self.concurrency * self.replicas / self.all_replicas))
 
     @property
+    def blocks(self) -> bool:
+        """Whether what a prefix cache holds follows from the blocks of a trace."""
+        return self.replayed is not None and bool(self.replayed.blocks)
+
+    @property
+    def cached(self) -> float:
+        """Share of prompts that the prefix cache holds: that given, or at most that of a trace [1]."""
+        if self.replayed is not None and self.replayed.blocks:
+            return self.replayed.ceiling
+        return float(self.scenario.traffic.prefix_hits)
+
+    @property
     def is_burst(self) -> bool:
         """Whether a closed loop is too short for its start to be forgotten."""
         return self.concurrency is not None and float(self.scenario.traffic.rounds) < STEADY_ROUNDS
@@ -275,13 +288,28 @@ class _Posed:
             mine = [] if self.replayed is not None else load
             loop = [own.think_time, own.rounds] if self.concurrency else []
             routed = laid.routing if self.all_replicas > 1 else None
-            return [vars(self.tables(scenario)), *mine, own.prefix_hits, *loop, routed, laid.groups]
+            hits = None if self.blocks else own.prefix_hits
+            return [vars(self.tables(scenario)), *mine, hits, *loop, routed, laid.groups]
 
         def traced(scenario: Scenario) -> Any:
             own = {} if self.replayed is None else {"traffic.prompt": 1.0, "traffic.output": 1.0}
+            own |= {"traffic.prefix_hits": 0.0} if self.blocks else {}
             return open_numbers(put_all(scenario, own))
 
         return list(idle(self.scenario, unmoved(self.scenario, drives), traced))
+
+
+def _replayed(trace: str, scenario: Scenario, share: float, count: int, seed: int) -> Load:
+    """Return the requests of a trace that come to the replicas which are simulated."""
+    read = read_trace(trace)
+    if not np.isfinite(read.arrival).all():
+        raise UserError(f"{trace}: there are no arrivals in it to replay; --lengths takes its lengths")
+    mine = np.flatnonzero(np.random.default_rng(seed).random(len(read)) < share)[:count]
+    # A state cannot be cut where a prefix ends, so that blocks say nothing of what is found of it.
+    cut = not any(run.linear or run.mamba2 or run.mamba1 or run.recurrent for run in scenario.model.layers)
+    blocks = tuple(read.blocks[at] for at in mine) if read.blocks and cut else ()
+    ceiling = float(reusable(read)[mine].sum() / max(1.0, read.prompt[mine].sum())) if blocks else 0.0
+    return Load(read.arrival[mine], read.prompt[mine], read.output[mine], blocks, read.block_tokens, ceiling)
 
 
 def _posed(
@@ -292,9 +320,7 @@ def _posed(
     replicas = min(all_replicas, _REPLICAS)
     replayed: Load | None = None
     if trace is not None:
-        arrived, prompt, output = read_trace(trace)
-        mine = np.random.default_rng(seed).random(len(arrived)) < replicas / all_replicas
-        replayed = Load(arrived[mine][:count], prompt[mine][:count], output[mine][:count])
+        replayed = _replayed(trace, scenario, replicas / all_replicas, count, seed)
         if len(replayed) < 2:
             raise UserError(f"{trace}: fewer than 2 requests to replay")
         lengths = empirical(replayed.prompt, replayed.output)
@@ -314,6 +340,7 @@ class _Runs:
     requests: int = 0
     refused: int = 0
     preempted: int = 0
+    hits: float = 0.0
 
 
 def _run(
@@ -353,6 +380,7 @@ def _run(
         found.requests = len(load)
         found.refused += ran.refused
         found.preempted += ran.preempted
+        found.hits = ran.hits
         if turn + 1 >= SEEDS[0] and is_enough(over_seeds(found.times)[1], enough):
             break
     return found
@@ -421,7 +449,8 @@ def ask(
         warnings=(*scenario.warnings, *more),
     )
     traffic, clients, replicas = scenario.traffic, posed.clients, posed.replicas
-    service = serve(posed.tables(scenario), posed.lengths, float(traffic.prefix_hits), scenario.deployment.routing)
+    routing = scenario.deployment.routing
+    service = serve(posed.tables(scenario), posed.lengths, posed.cached, routing)
 
     def nothing(reason: str, offered: float = np.nan, refused: int = 0) -> Comparison:
         used = offered / service.capacity if service.capacity > 0 else np.nan
@@ -443,6 +472,14 @@ def ask(
     seeds = max(SEEDS[0], math.ceil(asked_for / count)) if posed.is_burst else SEEDS[1]
     found = _run(posed, service, count, 1 if trace is not None else seeds, seed, tick)
     simulated, errors = over_seeds(found.times)
+    if posed.replayed is not None and posed.blocks:
+        # The closed form takes the hits that were met, so that what is left is the queue.
+        said = (
+            f"prefix hits by the blocks of {trace}: {found.hits:.1%} of prompt tokens from an LRU cache of what "
+            f"running requests leave of a replica's memory, {posed.replayed.ceiling:.1%} without a limit"
+        )
+        scenario = replace(scenario, assumed=(*scenario.assumed, said))
+        service = serve(service.times, posed.lengths, found.hits, routing)
     closed, closed_rate, used = _closed(posed, service)
     return Comparison(
         scenario,

@@ -22,6 +22,7 @@ from perfmodel.specs import files, kinds, naming, plugins, rules
 from perfmodel.specs.naming import EngineName, read_engine, release_numbers
 from perfmodel.specs.paths import quantities
 from perfmodel.specs.prices import filled
+from perfmodel.specs.sessions import Session
 from perfmodel.specs.types import (
     ENGINES,
     Economics,
@@ -42,6 +43,7 @@ FOLDERS: dict[str, tuple[str, type[Any]]] = {
     "system": ("hardware_specs", System),
     "model": ("workloads/models", Model),
     "traffic": ("workloads/traffic", Traffic),
+    "session": ("workloads/sessions", Session),
 }
 INDEX = "index.json"
 CALIBRATION = "hardware_specs/calibration"
@@ -130,7 +132,7 @@ def make_index(kind: str) -> dict[str, str]:
     Parameters
     ----------
     kind : str
-        ``system``, ``model`` or ``traffic``.
+        ``system``, ``model``, ``traffic`` or ``session``.
 
     Returns
     -------
@@ -166,7 +168,7 @@ def find(kind: str, name: str) -> Path:
     Parameters
     ----------
     kind : str
-        ``system``, ``model`` or ``traffic``.
+        ``system``, ``model``, ``traffic`` or ``session``.
     name : str
         Name, alias or path.
 
@@ -511,6 +513,21 @@ def load_traffic(name: str) -> Traffic:
     """
     traffic, provenance = _load(find("traffic", name), Traffic)
     return replace(cast(Traffic, traffic), provenance=provenance)
+
+
+def load_session(name: str) -> Session:
+    """Load a kind of session by name or path.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    Session
+    """
+    session, provenance = _load(find("session", name), Session)
+    return replace(cast(Session, session), provenance=provenance)
 
 
 def load_bare_system(name: str) -> System:
@@ -961,7 +978,7 @@ def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
     Parameters
     ----------
     kind : str
-        ``system``, ``model`` or ``traffic``.
+        ``system``, ``model``, ``traffic`` or ``session``.
 
     Returns
     -------

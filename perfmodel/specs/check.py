@@ -8,6 +8,7 @@ from typing import Any
 
 from perfmodel.errors import UserError
 from perfmodel.specs import catalog, files
+from perfmodel.specs.sessions import Session
 from perfmodel.specs.types import Economics, Engine, Materials, Model, Prices, Regions, Reliability, System, Traffic
 
 
@@ -36,6 +37,8 @@ def _dataclass(path: Path) -> type[Any]:
         return Model
     if "prompt" in raw:
         return Traffic
+    if "first_context" in raw or path.parent.name == Path(catalog.FOLDERS["session"][0]).name:
+        return Session
     return System
 
 

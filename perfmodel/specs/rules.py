@@ -11,6 +11,8 @@ import numpy as np
 from perfmodel.errors import UserError
 from perfmodel.specs import kinds
 from perfmodel.specs.naming import read_engine
+from perfmodel.specs.sessions import RULES as OF_SESSIONS
+from perfmodel.specs.sessions import Session
 from perfmodel.specs.types import (
     PRECISIONS,
     TENSOR_CLASSES,
@@ -118,6 +120,7 @@ _RULES: dict[type[Any], tuple[Callable[[Any], Iterator[tuple[str, str]]], ...]] 
     System: (_known_kind, _memory_of_its_kind, _plans, _rates, _engine),
     Model: (_layers, _classes),
     Traffic: (_lengths,),
+    Session: OF_SESSIONS,
 }
 
 

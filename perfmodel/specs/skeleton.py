@@ -1,4 +1,4 @@
-"""Skeletons of what a user adds: a chip, a model, or a package with a kind of machine, each with its test."""
+"""Skeletons of what a user adds: a chip, a model, a session or a package with a machine kind, each with its test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfmodel.writing import whole
 
 #: What there is a skeleton of; each is a folder of files in which ``NAME`` and ``$name`` stand for the name.
 _FOLDER = Path(__file__).parent / "skeletons"
-WHAT = ("chip", "model", "machine")
+WHAT = ("chip", "model", "machine", "session")
 
 
 def write(what: str, name: str, into: Path) -> list[Path]:
@@ -23,7 +23,7 @@ def write(what: str, name: str, into: Path) -> list[Path]:
         One of :data:`WHAT`.
     name : str
     into : Path
-        The folder that gets it: a chip and a model as a user's files, a machine as a package of its own.
+        The folder that gets it: a chip, a model and a session as a user's files, a machine as a package of its own.
 
     Returns
     -------

@@ -160,7 +160,7 @@ def test_a_trace_is_replayed(capsys, tmp_path):
         (["size", *ASKED, "--rate", "2", "--no-objective", "--least", "beauty"], "cost, power, chips"),
         (["size", *ASKED, "--rate", "2", "--no-objective", "--dp", "2"], "leave --dp"),
         (["size", *ASKED, "--rate", "2", "--no-objective", "--ks", "4"], "--k"),
-        (["simulate", *ASKED], "one of --rate, --trace and --concurrency"),
+        (["simulate", *ASKED], "one of --rate, --trace, --concurrency and --sessions"),
         (["simulate", *ASKED, "--trace", "nowhere.csv"], "no such file"),
         (["predict", *ASKED, "--rate", "2", "--set", "traffic.lengths=azur"], "azure-chat"),
         (["predict", *ASKED, "--rate", "2", "--set", "traffic.prefix_hits=1"], "below 1"),

@@ -213,9 +213,9 @@ def test_a_trace_that_is_none(name, content, hint, tmp_path, capsys):
 
 
 def test_a_trace_that_unpacks_to_more_than_memory(tmp_path, monkeypatch, capsys):
-    from perfmodel.serving import traffic
+    from perfmodel.serving import traces
 
-    monkeypatch.setattr(traffic, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(traces, "MOST_BYTES", 1_000)
     (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(b" " * 1_001))
     words = ["predict", "llama-3.1-8b", "--on", "dgx-h100", "--rate", "1", "--lengths", str(tmp_path / "x.jsonl.gz")]
     assert "more than 1,000 B" in one_line(words, capsys)

@@ -10,7 +10,6 @@ import pandas as pd
 
 from perfmodel.equations import caching
 from perfmodel.errors import UserError
-from perfmodel.evidence.traces import BLOCK_TOKENS
 from perfmodel.machines import kv_cache, sram_pipeline
 from perfmodel.machines.base import Load, machine_of
 from perfmodel.numerics import total
@@ -18,6 +17,7 @@ from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table
 from perfmodel.reports.ship.data import only_known, table
 from perfmodel.reports.ship.memory import DRAM_NET, instance_of
 from perfmodel.reports.ship.workload import TITLES
+from perfmodel.serving.traces import BLOCK_TOKENS
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 from perfmodel.specs.units import parse

@@ -1,0 +1,167 @@
+"""The fewest replicas that serve users with sessions within their objectives, and keep them before the cliff."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfmodel import shapes
+from perfmodel.errors import UserError
+from perfmodel.options import Limits, PoolsQuestion, flag, options_of
+from perfmodel.planning.agents import CLIFF, Agents, ask
+from perfmodel.planning.agents_question import settled
+from perfmodel.question import split_system
+from perfmodel.serving.session_loop import SessionAnswer
+from perfmodel.shown import Shown
+from perfmodel.specs.types import Model, Scenario
+
+#: Replicas at the most, and degrees that are tried where none is given.
+_MOST, _DEGREES = 4096, (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, repr=False)
+class AgentsSizing(Shown):
+    """Deployments that serve the users, the cheapest first.
+
+    Attributes
+    ----------
+    answers : tuple of Agents
+        One a system and degree.
+    rejected : dict
+        Why each other plan lost.
+    limits : dict
+        Objectives by name [s].
+    """
+
+    answers: tuple[Agents, ...]
+    rejected: Mapping[str, str]
+    limits: Mapping[str, float]
+
+    @property
+    def reason(self) -> str:
+        """Why there is no answer; else empty."""
+        if self.answers:
+            return ""
+        return "no plan serves the users: " + "; ".join(f"{name}: {why}" for name, why in self.rejected.items())
+
+    def to_dict(self) -> shapes.AgentsSizing:
+        """Return the documented JSON object."""
+        return {
+            "answers": [answer.to_dict() for answer in self.answers],
+            "objectives": dict(self.limits),
+            "rejected": [{"plan": name, "why": why} for name, why in self.rejected.items()],
+            "reason": self.reason or None,
+        }
+
+
+def question(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]) -> AgentsSizing:
+    """Search the least deployment of each system and degree for users with sessions.
+
+    Parameters
+    ----------
+    model : str or Model
+    systems : sequence of str
+        Each with its plan; without a degree several are tried.
+    set, given
+        As of a prediction; objectives on TTFT, and the mean of TPOT.
+
+    Returns
+    -------
+    AgentsSizing
+    """
+    limits = {name: value for name in options_of(Limits) if (value := given.get(name)) is not None}
+    others = {name: value for name, value in given.items() if name not in limits}
+    for name in limits:
+        if not name.startswith("ttft_") and name != "tpot_mean":
+            raise UserError(f"{flag(name)}: sessions have objectives on TTFT, and --tpot-mean; leave it out")
+    for name, value in others.items():
+        if value and name in options_of(PoolsQuestion) and name in _SEARCHED:
+            raise UserError(f"{flag(name)} is of a search over a rate; leave it out")
+    found, rejected, read = [], {}, dict[str, float]()
+    for system in systems:
+        for on in _tried(system, others):
+            try:
+                ((scenario, session, users, tiers),), rest = settled(PoolsQuestion, model, [on], set, others | limits)
+                read = {name: float(rest[name]) for name in limits}
+                # A router that sends calls anywhere would lose them: sticky ones are what a search assumes.
+                if "routing" not in others:
+                    scenario = replace(scenario, deployment=replace(scenario.deployment, routing="prefix"))
+                most = int(rest.get("max_chips", _MOST * 1e3))
+                search = functools.partial(ask, session=session, users=users, tiers=tiers, worth=False)
+                answer, why = _least(search, scenario, read, most)
+            except UserError as error:
+                answer, why = None, str(error)
+            if answer is None:
+                rejected[on] = why
+            else:
+                found.append(answer)
+    return AgentsSizing(tuple(sorted(found, key=lambda one: one.usd_per_hour)), rejected, read)
+
+
+#: Options of a search over a rate.
+_SEARCHED = (
+    *("least", "precisions", "ks", "allow_unmeasured", "no_objective", "confidence"),
+    *("headroom", "availability", "chip_mtbf", "profile", "prefill_on"),
+)
+
+
+def _tried(system: str, given: Mapping[str, Any]) -> list[str]:
+    """Return a system with each degree that is tried; as it is where its plan is given."""
+    from perfmodel.question import Options
+
+    _, own = split_system(system, Options())
+    if any(given.get(name) is not None or getattr(own, name) is not None for name in ("tp", "plan", "pp", "ep")):
+        return [system]
+    mark = "," if ":" in system else ":"
+    return [f"{system}{mark}tp={degree}" for degree in _DEGREES]
+
+
+def _least(
+    asked: Callable[..., Agents], scenario: Scenario, limits: Mapping[str, float], most_chips: int
+) -> tuple[Agents | None, str]:
+    """Return the answer with the fewest replicas that serve, or why none does."""
+
+    def at(replicas: int, cliff: bool = False) -> Agents:
+        return asked(replace(scenario, deployment=replace(scenario.deployment, dp=float(replicas))), cliff=cliff)
+
+    low, high = 0, 1
+    answer = at(high)
+    while (why := _fails(answer, limits)) and high < _MOST and not answer.reason:
+        low, high = high, 2 * high
+        answer = at(high)
+    if why:
+        return None, why
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = at(middle)
+        if _fails(tried, limits):
+            low = middle
+        else:
+            high, answer = middle, tried
+    if answer.chips > most_chips:
+        return None, f"{answer.chips:,.0f} chips are more than {most_chips:,}"
+    return at(high, cliff=True), ""
+
+
+def _fails(answer: Agents, limits: Mapping[str, float]) -> str:
+    """Return what a deployment misses; empty where it serves."""
+    found = answer.answer
+    if found is None:
+        return answer.reason
+    if float(found.hit_rate) < CLIFF * found.hit_ceiling:
+        return "past the cliff of its cache"
+    if found.cold is not None and float(found.cold.hit_rate) < CLIFF * found.hit_ceiling:
+        return "a start with an empty cache never gets before the cliff"
+    for name, limit in limits.items():
+        if (value := _value(found, name)) > limit:
+            return f"{flag(name)[2:]} of {value:.3g} s is more than {limit:.3g} s"
+    return ""
+
+
+def _value(found: SessionAnswer, name: str) -> float:
+    time, _, what = name.partition("_")
+    if what == "mean":
+        return float(getattr(found, time))
+    return float(found.first_token.quantile(int(what[1:]) / 100))

@@ -1,0 +1,172 @@
+"""Hit rate and TTFT against users: on machines side by side, and with tiers and routing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from perfmodel.planning.agents import CLIFF, routing_of, traffic_on
+from perfmodel.planning.agents_question import read_tier
+from perfmodel.question import Options, resolve
+from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Table, figure
+from perfmodel.serving.session_loop import SessionAnswer, SessionRouting, session_answer, session_cliff
+from perfmodel.serving.session_machine import SessionMachine, Tier, session_machine
+from perfmodel.serving.sessions import SessionTraffic
+from perfmodel.specs import catalog
+from perfmodel.specs.types import Scenario
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A deployment as the laws of sessions see it."""
+
+    name: str
+    scenario: Scenario
+    traffic: SessionTraffic
+    machine: SessionMachine
+
+    @property
+    def chips(self) -> float:
+        """Chips of all replicas [1]."""
+        plan = self.scenario.deployment
+        return float(plan.tp) * float(plan.pp) * float(plan.dp)
+
+    def answer(self, users: object, tiers: Sequence[Tier] = (), routing: SessionRouting | None = None) -> SessionAnswer:
+        """Return what so many users meet."""
+        return session_answer(self.machine, self.traffic, users, tiers, routing or routing_of(self.scenario))
+
+    def cliff(self, tiers: Sequence[Tier] = (), routing: SessionRouting | None = None) -> float:
+        """Return the users up to which the hit rate holds [1]."""
+        found = session_cliff(self.machine, self.traffic, 100.0, tiers, routing or routing_of(self.scenario), CLIFF)
+        return float(found.users)
+
+
+def fleet(model: str, on: str, session: str) -> Fleet:
+    """Return a deployment under sessions.
+
+    Parameters
+    ----------
+    model, on, session : str
+        Names, as a question has them.
+
+    Returns
+    -------
+    Fleet
+    """
+    scenario = resolve(model, on, Options(prompt=1024.0, output=128.0, concurrency=1.0))
+    traffic = traffic_on(scenario, catalog.load_session(session))
+    one = replace(scenario, deployment=replace(scenario.deployment, dp=1.0))
+    plan = scenario.deployment
+    name = f"{scenario.system.name} TP {float(plan.tp):g}" + (f" DP {float(plan.dp):g}" if float(plan.dp) > 1 else "")
+    return Fleet(name, scenario, traffic, session_machine(one, traffic))
+
+
+def _curve(one: Fleet, users: np.ndarray, name: str, tiers: Sequence[Tier], routing: SessionRouting) -> pd.DataFrame:
+    found = one.answer(users, tiers, routing)
+    return pd.DataFrame(
+        {
+            "what": name,
+            "users": users / one.chips,
+            "hit_rate": found.hit_rate,
+            "ttft": found.ttft,
+            "ceiling": found.hit_ceiling,
+        }
+    )
+
+
+def _charts(name: str, title: str, frame: pd.DataFrame) -> tuple[Chart, ...]:
+    labels = {
+        "what": "system",
+        "users": "users a chip",
+        "hit_rate": "hit rate",
+        "ttft": "TTFT [s]",
+        "ceiling": "ceiling",
+    }
+    hits = frame[["what", "users", "hit_rate", "ceiling"]]
+    times = frame[["what", "users", "ttft"]]
+    return (
+        Chart(
+            f"{name}-hits", f"Hit rate {title}", hits, labels, "users", "hit_rate", (Layer("line"),), "what", log="x"
+        ),
+        Chart(f"{name}-ttft", f"Mean TTFT {title}", times, labels, "users", "ttft", (Layer("line"),), "what", log="xy"),
+    )
+
+
+@figure("agents-cliff")
+def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", points: int = 60) -> Figure:
+    """Hit rate and TTFT against users a chip, machine by machine, without a tier below their memory."""
+    frames, rows = [], []
+    for on in systems:
+        one = fleet(model, on, session)
+        routing = routing_of(one.scenario)
+        users = np.geomspace(0.1, 100.0, points) * one.chips
+        frames.append(_curve(one, users, one.name, (), routing))
+        fall = one.cliff()
+        before, after = (one.answer(share * fall) for share in (0.8, 1.5))
+        rows.append((one.name, fall / one.chips, float(one.machine.pool) / 1e9, float(before.ttft), float(after.ttft)))
+    frame = pd.concat(frames)
+    words = "; ".join(f"{name} holds {users:.2g} users a chip" for name, users, *_ in rows)
+    steep = [after / before for *_, before, after in rows]
+    return Figure(
+        "The cliff",
+        f"The hit rate stays at its ceiling until the live contexts no longer fit, then falls: {words}.",
+        _charts("agents-cliff", f"against users of {session}", frame),
+        claims=(
+            Claim(
+                "Past the cliff the mean TTFT is many times that before it",
+                "holds" if min(steep) > 3 else "fails" if max(steep) < 3 else "depends",
+                f"from 0.8 to 1.5 times the users at the cliff it grows {min(steep):.2g} to {max(steep):.2g} times",
+            ),
+        ),
+        tables=(
+            Table(
+                "Where it lies",
+                ("system", "users a chip", "cache of a replica [GB]", "TTFT at 0.8 of it [s]", "at 1.5 of it [s]"),
+                [[name, *(f"{value:.3g}" for value in values)] for name, *values in rows],
+                numbers=(1, 2, 3, 4),
+            ),
+        ),
+        notes=("Means from a warm start; one replica a plan, and no tier below the memory of the chips.",),
+    )
+
+
+@figure("agents-tiers")
+def tiers(
+    model: str,
+    on: str,
+    session: str = "coding-agent",
+    host: str = "host=1TB@50GB/s",
+    store: str = "store=20TB@20GB/s",
+    points: int = 60,
+) -> Figure:
+    """Hit rate and TTFT of one fleet by tiers, with calls sent where their prefix lies and with calls sent anywhere."""
+    one = fleet(model, on, session)
+    replicas = routing_of(one.scenario).replicas
+    below = {"memory": [], "host": [read_tier(host)], "host and store": [read_tier(host), read_tier(store)]}
+    users = np.geomspace(0.1, 100.0, points) * one.chips
+    frames, rows = [], []
+    for tier, held in below.items():
+        for policy in ("prefix", "random"):
+            routing = SessionRouting(replicas, policy)
+            name = f"{tier}, {policy}"
+            frames.append(_curve(one, users, name, held, routing))
+            rows.append((name, one.cliff(held, routing) / one.chips, float(one.answer(one.chips, held, routing).ttft)))
+    by = {name: fall for name, fall, _ in rows}
+    return Figure(
+        "Tiers and routing",
+        f"{one.name} holds {by['memory, prefix']:.2g} users a chip in memory with calls sent to their prefix and "
+        f"{by['memory, random']:.2g} with calls sent anywhere; a host tier makes it {by['host, prefix']:.2g}, and a "
+        f"store behind it {by['host and store, prefix']:.2g}.",
+        _charts("agents-tiers", f"of {one.name}", pd.concat(frames)),
+        tables=(
+            Table(
+                "Where the cliff lies",
+                ("tiers and routing", "users a chip", "TTFT at one user a chip [s]"),
+                [[name, f"{fall:.3g}", f"{ttft:.3g}"] for name, fall, ttft in rows],
+                numbers=(1, 2),
+            ),
+        ),
+    )
