@@ -817,6 +817,8 @@ def size(
     False
     """
     from perfmodel.planning import size as study
+    from perfmodel.planning.limits import MOST_CHIPS
+    from perfmodel.planning.limits import Limits as Within
     from perfmodel.planning.pools import disaggregated
 
     systems = _systems(on)
@@ -825,7 +827,7 @@ def size(
         PoolsQuestion, systems if pool is None else [*systems, word("--prefill-on", pool)], set, options
     )
     rate, limits = _rate(asked, rest), _objectives(rest, objectives)
-    most = rest.pop("max_chips", study.MOST_CHIPS)
+    most = rest.pop("max_chips", MOST_CHIPS)
     if pool is not None:
         if len(systems) != 1:
             raise UserError("--prefill-on needs one --on, the system of the pool that decodes")
@@ -847,7 +849,7 @@ def size(
     if "confidence" in rest and not limits.limits:
         raise UserError("--confidence is about objectives: give one")
     return study.size(
-        _model(model), systems, rate, limits, asked, changes, **_searched(asked, rest), most_chips=most, tick=tick
+        _model(model), systems, rate, limits, asked, changes, **_searched(asked, rest), within=Within(most), tick=tick
     )
 
 

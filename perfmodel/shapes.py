@@ -364,6 +364,23 @@ class Checked(TypedDict):
     standard_error_s: Number
 
 
+class PriceOfObjective(TypedDict):
+    """What the plan takes at another limit of one objective, the others as they are; null where none will do."""
+
+    objective: str
+    limit_s: Number
+    replicas: int | None
+    chips: Number
+    usd_per_hour: Number
+
+
+class Unserved(TypedDict):
+    """A system that was asked for and that no plan serves on."""
+
+    system: str
+    reason: str
+
+
 class Sized(Asked, Load):
     """The best plan of a system."""
 
@@ -379,6 +396,10 @@ class Sized(Asked, Load):
     """Chips that the objectives take at the ends of the 80 % band of the speed."""
     probability: Number
     """That the answer meets its objectives."""
+    floors: dict[str, Number]
+    """What each objective comes to on a machine with nothing else to do."""
+    prices: list[PriceOfObjective]
+    """Of the first answer: what other limits take."""
 
 
 class Rejected(TypedDict):
@@ -403,6 +424,9 @@ class Sizing(Told):
     least: str
     candidates: int
     reason: str | None
+    verdict: str
+    """What to take, how many of it, and under which condition."""
+    unserved: list[Unserved]
 
 
 class Pool(Placed):

@@ -139,8 +139,8 @@ def one_of(**given: object) -> None:
 
 
 def code(answers: Sequence[Prediction | Sized]) -> int:
-    """Return the exit code of answers: where none of them has numbers, standard error says why."""
-    missing = [answer.reason for answer in answers if answer.reason]
+    """Return the exit code of answers: where none has numbers, or meets its objectives, standard error says why."""
+    missing = [why for answer in answers if (why := answer.reason or getattr(answer, "missed", ""))]
     if len(missing) < len(answers):
         return OK
     print(f"perfmodel: {missing[0]}", file=sys.stderr)

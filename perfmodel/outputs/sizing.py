@@ -11,8 +11,9 @@ from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
 from perfmodel.planning.pools import Disaggregated
 from perfmodel.planning.size import Sizing
+from perfmodel.planning.verdict import asked, floor_words, lines, price_words, verdict
 from perfmodel.question import distinct
-from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
+from perfmodel.serving.objectives import TIMES, statistic
 from perfmodel.specs.units import show
 
 _TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request"}
@@ -151,12 +152,6 @@ def load_html(answers: Sequence[Sized]) -> str:
     return table_html(load_title(answers), _names(answers), _rows(answers), [*_bounds(answers), *_notes(answers)])
 
 
-def asked(objectives: Objectives) -> str:
-    """Return objectives in words."""
-    words = [f"{phrase(key)} within {show(limit, 's', 3)}" for key, limit in objectives.limits.items()]
-    return ", ".join(words) or "no objective"
-
-
 def print_pools(found: Disaggregated, console: Any) -> None:
     """Print the pools of a disaggregated deployment side by side.
 
@@ -211,14 +206,8 @@ def _sizing_title(sizing: Sizing) -> str:
     return f"{model}: {sizing.rate:g} requests/s, {asked(sizing.objectives)}, least {sizing.goal}"
 
 
-def _came_about(answer: Sized) -> str:
-    """Return how the number of chips came about, in a sentence."""
-    system, count = answer.scenario.system, answer.load.replicas
-    replicas = f"{count:,} replica{'s' if count > 1 else ''} of {plan_name(answer.scenario)}"
-    units = answer.chips / float(system.chips_per_node)
-    nodes = f", {units:,.0f} node{'s' if units > 1 else ''}" if system.sold_by == "node" and units == int(units) else ""
-    said = f"; {answer.checked.words()}" if answer.checked is not None else ""
-    return f"{system.name}: {answer.chips:,.0f} chips{nodes} = {replicas}{said}"
+def _floors(sizing: Sizing) -> list[str]:
+    return [words for answer in sizing.answers for words in floor_words(answer)]
 
 
 def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Sequence[str]]]:
@@ -226,8 +215,9 @@ def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Se
     others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
     rest = sizing.rejected[len(others) :]
     found: list[tuple[str, Sequence[str]]] = [
-        ("", [_came_about(answer) for answer in sizing.answers]),
+        ("", lines(sizing)),
         *_bounds(sizing.answers),
+        ("what objectives cost", [*_floors(sizing), *(price_words(sizing.answers[0]) if sizing.answers else [])]),
         ("why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others]),
     ]
     if explain:
@@ -251,6 +241,10 @@ def print_sizing(sizing: Sizing, console: Any, explain: bool, more: str = "--exp
         What lists them.
     """
     if sizing.answers:
+        from rich.text import Text
+
+        console.print(Text(textwrap.fill(verdict(sizing), console.width), style="bold"))
+        console.print()
         side_by_side(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), console)
     print_said(_sizing_said(sizing, explain, more), console)
 
@@ -260,7 +254,9 @@ def sizing_html(sizing: Sizing) -> str:
     if not sizing.answers:
         return table_html(sizing.reason, [], [], [("assumed", sizing.assumed), ("mind", sizing.warnings)])
     said = _sizing_said(sizing, False, "to_dict()")
-    return table_html(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), said)
+    return table_html(
+        f"{verdict(sizing)}. {_sizing_title(sizing)}", _names(sizing.answers), _rows(sizing.answers), said
+    )
 
 
 def load_text(answer: Sized) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel import shapes
+from perfmodel.planning.limits import MOST_CHIPS
 from perfmodel.planning.load import assumptions, spread
-from perfmodel.planning.size import MOST_CHIPS, refuse_replicas
+from perfmodel.planning.size import refuse_replicas
 from perfmodel.prediction import plan_of
 from perfmodel.question import Options, resolve, split_changes, split_system
 from perfmodel.serving.disaggregation import Pools, pools

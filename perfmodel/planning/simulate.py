@@ -154,6 +154,7 @@ class _Requests:
         self.output = np.maximum(1.0, np.round(load.output)).astype(int).tolist()
         whole = np.asarray(self.prompt) + np.asarray(self.output)
         self.bytes = np.asarray(times.bytes_of(whole)).tolist()
+        self.prompt_bytes = np.asarray(times.bytes_of(np.asarray(self.prompt))).tolist()
         self.companies = times.company.tolist()
         self.took = self._by_company(times.prefill)
         self.first = self._by_company(times.first_token)
@@ -178,9 +179,18 @@ class _Requests:
             return float(form(self.tokens(request), company, self.cached))
         table: list[list[float]] = getattr(self, name)
         knots = self.companies
+        if company <= knots[0]:
+            return table[0][request]
         at = min(max(bisect_right(knots, company) - 1, 0), len(knots) - 2)
         share = min(max((company - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
         return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
+
+    def held(self, request: int) -> float:
+        """Cache of what is to be prefilled [B]."""
+        if self.brought[request]:
+            return float(self.times.bytes_of(self.tokens(request)))
+        found: float = self.prompt_bytes[request]
+        return found
 
     def tokens(self, request: int) -> float:
         """Tokens to prefill: the prompt, and what a preempted request had brought."""
@@ -264,11 +274,11 @@ class _Replica:
             if self.full_length + whole > times.pool and not (requests.grows and self.inside == 0):
                 if not requests.grows:
                     return
-                if self._held(1) + float(times.bytes_of(requests.tokens(request))) > times.pool:
+                if self._held(1) + requests.held(request) > times.pool:
                     return
             self.queue.popleft()
             self.full_length += whole
-            self.entry[request] = float(times.bytes_of(requests.tokens(request))) if requests.grows else 0.0
+            self.entry[request] = requests.held(request) if requests.grows else 0.0
             self.inside += 1
             if math.isnan(requests.admitted[request]):
                 requests.admitted[request] = now
@@ -309,15 +319,18 @@ class _Replica:
         room, through, parts = self.times.budget, [], []
         while self.entering and room > 0:
             request = self.entering[0]
-            tokens = min(room, self.left[request])
+            left = self.left[request]
+            tokens = left if left < room else room
             parts.append((request, tokens / max(1.0, requests.tokens(request) * (1 - requests.cached))))
             room -= tokens
             self.left[request] -= tokens
             if self.left[request] > 0:
                 break
             through.append(self.entering.popleft())
-        company = float(len(parts))
-        return sum(share * requests.of("took", request, company) for request, share in parts), through
+        company, took = float(len(parts)), 0.0
+        for request, share in parts:
+            took += share * requests.of("took", request, company)
+        return took, through
 
     def _next_slot(self, now: float) -> None:
         """Let the next prompt ride along with decoding, where the machine does that."""
@@ -466,7 +479,8 @@ class _Replica:
         if self.decoding:
             gaps = requests.gaps
             one = leg.first
-            gaps.extend((now, leg.began + one - ready, 1.0) for ready in leg.fresh)
+            if leg.fresh:
+                gaps.extend([(now, leg.began + one - ready, 1.0) for ready in leg.fresh])
             later = self.decoding * leg.count - len(leg.fresh)
             if later:
                 gaps.append((now, span / leg.count, later))
@@ -478,7 +492,7 @@ class _Replica:
                 self.decoding -= 1
                 self.context -= self.steps - self.running.pop(request)
                 self._leave(request, now)
-        group = float(max(1, len(leg.through)))
+        group = float(len(leg.through))
         for request in leg.through:
             # A pipeline lets the next prompts in before the first tokens of these come out.
             passed = requests.of("first", request, group) / (group * requests.of("took", request, group))
@@ -544,7 +558,10 @@ class _World:
         if count == 1:
             chosen = 0
         elif self.routing == "least-loaded":
-            chosen = min(range(count), key=lambda one: (replicas[one].load, (one - self.turn) % count))
+            loads = [replica.inside + len(replica.queue) for replica in replicas]
+            least, chosen = min(loads), self.turn % count
+            while loads[chosen] > least:
+                chosen = (chosen + 1) % count
         elif self.routing == "round-robin":
             chosen = self.turn % count
         else:

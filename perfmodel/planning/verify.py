@@ -8,11 +8,11 @@ from statistics import NormalDist
 import numpy as np
 
 from perfmodel.machines import speculation
-from perfmodel.planning.checked import Checked, Key, Sure
+from perfmodel.planning.checked import Checked, Key, Price, Sure
 from perfmodel.planning.load import Sized
 from perfmodel.planning.simulate import drawn, measured, simulate
 from perfmodel.prediction import run
-from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for
+from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for, statistic
 from perfmodel.specs.types import Scenario
 
 #: Seeds at least and at most, and requests of each at least.
@@ -22,8 +22,14 @@ _REPLICAS, _FEW, _MANY_RUNNING = 8, 3, 48
 #: Mean lives of a request until a replica is in its stride, and those that are looked at then.
 _WARM_UP, _LOOKED_AT = 3.0, 9.0
 #: Ratio to its limit from which on one seed is enough to know that an objective is missed, and that all are met.
-_FAR, _NEAR = 1.25, 0.75
+_FAR, _NEAR = 1.12, 0.75
+#: Factors on an objective at which its price is told.
+_PRICED = (0.8, 1.0, 1.5, 2.5)
 
+#: Share of what a replica can do at which it counts as idle, and replicas that no price looks beyond.
+_IDLE, _MANY = 1e-3, 100_000
+#: Standard deviations to which the chance of meeting the objectives is told.
+_STEP = 0.25
 #: Standard deviations from the middle to an end of an 80 % band.
 _BAND = NormalDist().inv_cdf(0.9)
 
@@ -127,13 +133,18 @@ def sure(answer: Sized, most: int) -> Sure | None:
     if not load.objectives.limits or not sigma > 0:
         return None
 
-    def needed(factor: float) -> int:
+    def needed(factor: float, near: float) -> int:
         count, _ = replicas_for(
-            load.service, load.rate * factor, load.arrival_scv, slower(load.objectives, factor), most
+            load.service,
+            load.rate * factor,
+            load.arrival_scv,
+            slower(load.objectives, factor),
+            most,
+            math.ceil(near),
         )
         return count
 
-    now = needed(1.0)
+    now = needed(1.0, load.replicas)
     if not now:
         return None
     # Where the simulation was content with fewer, what the closed form takes stands for them.
@@ -144,16 +155,57 @@ def sure(answer: Sized, most: int) -> Sure | None:
         return not queue.saturated and not slower(load.objectives, factor).failed(queue)
 
     low, high = 1.0, math.exp(4 * sigma)
-    while high / low > 1.03:
+    while high / low > math.exp(_STEP * sigma):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
     each = answer.chips / count
-    slow, fast = (needed(math.exp(sign * _BAND * sigma)) for sign in (1, -1))
+    end = math.exp(_BAND * sigma)
+    slow, fast = needed(end, now * end), needed(1 / end, now / end)
     return Sure(
         math.ceil(each * sold(answer.scenario, fast or 1)),
         math.ceil(each * sold(answer.scenario, slow)) if slow else math.inf,
-        NormalDist().cdf(math.log(low) / sigma),
+        NormalDist().cdf(math.log(math.sqrt(low * high)) / sigma),
     )
+
+
+def floors(answer: Sized) -> dict[Key, float]:
+    """Return what each objective comes to on a machine with nothing else to do [s].
+
+    Parameters
+    ----------
+    answer : Sized
+    """
+    load = answer.load
+    idle = queue_of(load.service, load.service.capacity * _IDLE, 1.0, 1)
+    return {key: statistic(idle, *key) for key in load.objectives.limits}
+
+
+def prices(answer: Sized) -> tuple[Price, ...]:
+    """Return what an answer costs at other limits of each objective, the others as they are.
+
+    The plan stays, and what the closed form takes at each limit goes in proportion to what was simulated.
+
+    Parameters
+    ----------
+    answer : Sized
+        With its floors.
+    """
+    load, limits = answer.load, answer.load.objectives.limits
+    now, _ = replicas_for(load.service, load.rate, load.arrival_scv, load.objectives, _MANY, load.replicas)
+    found = []
+    for key, limit in limits.items():
+        near = now or load.replicas
+        for factor in _PRICED:
+            other = float(f"{limit * factor:.3g}") if factor != 1.0 else limit
+            changed = Objectives({**limits, key: other})
+            count: float = now
+            if factor != 1.0:
+                count, _ = replicas_for(load.service, load.rate, load.arrival_scv, changed, 20 * load.replicas, near)
+            near = count or near
+            replicas = sold(answer.scenario, math.ceil(count / now * load.replicas - 1e-9)) if count and now else 0
+            share = replicas / load.replicas
+            found.append(Price(key, other, replicas, answer.chips * share, answer.usd_per_hour * share))
+    return tuple(found)
 
 
 def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:

@@ -25,6 +25,8 @@ from perfmodel.equations import batching, queueing
 QUANTILES = (0.5, 0.9, 0.99)
 #: States of the chain of prefill work, and places of the lattice on which sums are folded.
 _STATES, _PLACES = 160, 512
+#: Chance below which a state is not left.
+_NEVER = 1e-100
 #: Groups of states by which an arrival finds a step.
 _FOUND = 16
 #: Ages of that step, for prompts that are ahead in a full one.
@@ -498,10 +500,34 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
         left = state - last
         chain[state, left:] = rows[last, : _STATES - left]
     chain[:, -1] += 1 - chain.sum(axis=1)
-    balance = (np.eye(_STATES) - chain).T
-    balance[-1] = 1.0
-    law = np.maximum(0.0, np.linalg.solve(balance, np.eye(_STATES)[-1]))
-    return Steps(step, full, unit, law / law.sum(), chain, sums, prompts)
+    return Steps(step, full, unit, stationary_law(chain), chain, sums, prompts)
+
+
+def stationary_law(chain: Any) -> Any:
+    """Return the law that a chain keeps, state by state taken out without a subtraction (Grassmann, Taksar, Heyman).
+
+    Parameters
+    ----------
+    chain : ndarray
+        Probability of the next state, one row a state [1].
+
+    Returns
+    -------
+    ndarray
+        Probabilities [1].
+    """
+    left = chain.copy()
+    for last in range(len(left) - 1, 0, -1):
+        # A state that no lower one is reached from is as good as absorbing.
+        left[:last, last] /= max(float(left[last, :last].sum()), _NEVER)
+        left[:last, :last] += left[:last, last, None] * left[last, None, :last]
+    law = np.zeros(len(left))
+    law[0] = 1.0
+    for state in range(1, len(left)):
+        law[state] = law[:state] @ left[:state, state]
+        if law[state] > 1 / _NEVER:
+            law /= law[state]
+    return law / law.sum()
 
 
 def gaps(steps: Steps, own: Any, survival: Any) -> Law:
