@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Required, TypedDict, get_args, get_origin, get_type_hints
 
 #: Ranges of what fills no field.
+_MOST = {"most": 1e12, "above": True}
 _COUNT = {"least": 1.0, "whole": True}
 _SHARE = {"most": 1.0}
 _INSIDE = {"most": 1.0, "above": True, "below": True}
-_TIME = {"most": 1e12, "above": True}
+_TIME = _MOST
 _PACE = {"most": 1e9, "above": True}
 _SEED = {"whole": True}
 _SAMPLES = {"least": 64.0, "most": 2.0**20, "whole": True}
@@ -138,18 +139,22 @@ class Limits(TypedDict, total=False):
 
     ttft_p50: Annotated[Quantity | None, _BESIDE]
     ttft_p90: Annotated[Quantity | None, _BESIDE]
+    ttft_p95: Annotated[Quantity | None, _BESIDE]
     ttft_p99: Annotated[Quantity | None, _LIMIT]
     ttft_mean: Annotated[Quantity | None, _BESIDE]
     tpot_p50: Annotated[Quantity | None, _BESIDE]
     tpot_p90: Annotated[Quantity | None, _BESIDE]
+    tpot_p95: Annotated[Quantity | None, _BESIDE]
     tpot_p99: Annotated[Quantity | None, _LIMIT]
     tpot_mean: Annotated[Quantity | None, _BESIDE]
     itl_p50: Annotated[Quantity | None, _BESIDE]
     itl_p90: Annotated[Quantity | None, _BESIDE]
+    itl_p95: Annotated[Quantity | None, _BESIDE]
     itl_p99: Annotated[Quantity | None, _LIMIT]
     itl_mean: Annotated[Quantity | None, _BESIDE]
     latency_p50: Annotated[Quantity | None, _BESIDE]
     latency_p90: Annotated[Quantity | None, _BESIDE]
+    latency_p95: Annotated[Quantity | None, _BESIDE]
     latency_p99: Annotated[Quantity | None, _LIMIT]
     latency_mean: Annotated[Quantity | None, _BESIDE]
 
@@ -167,7 +172,48 @@ class RateQuestion(Question, Rated, Limits, Arrivals, Started, total=False):
     """A question about requests that arrive at a rate."""
 
 
-class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):
+class Within(TypedDict, total=False):
+    """What a deployment may not exceed."""
+
+    max_chips: Annotated[Quantity | None, Said("N", "Chips beyond which a plan is no answer.", "1", _COUNT)]
+    max_nodes: Annotated[Quantity | None, Said("N", "Nodes beyond which a plan is no answer.", "1", _COUNT)]
+    max_power: Annotated[
+        Quantity | None,
+        Said("W", "Power of the machines by their nameplate: 100kW.", "W", _MOST),
+    ]
+    max_cost: Annotated[
+        Quantity | None,
+        Said(
+            "USD",
+            "Price of the machines, with network, storage and spares: 2M USD.",
+            "USD",
+            {"most": 1e12, "above": True},
+        ),
+    ]
+
+
+class Coming(TypedDict, total=False):
+    """Requests that come: at one rate or several, or from people, and how they grow."""
+
+    rate: Annotated[
+        Quantities | None,
+        Said("R[,R...]", "Requests a second, all replicas together; several: an answer each.", "1/s", _PACE, many=True),
+    ]
+    users: Annotated[Quantity | None, Said("N", "People, in place of a rate.", "1", _COUNT)]
+    active: Annotated[
+        Quantity | None, Said("SHARE", "Share of the people who are at it at the same time.", "1", _SHARE)
+    ]
+    requests_per_minute: Annotated[
+        Quantity | None, Said("N", "Requests a minute of each person who is at it.", "1", _PACE)
+    ]
+    peak: Annotated[
+        Quantity | None, Said("F", "Busiest time over the mean of what people ask.", "1", {"least": 1.0, "most": 1e3})
+    ]
+    growth: Annotated[Name | None, Said("G/year", "Growth of the rate a year, with --years: 60%/year.", unit=None)]
+    years: Annotated[Quantity | None, Said("N", "Years to look ahead, with --growth.", "1", {**_COUNT, "most": 30.0})]
+
+
+class SizeQuestion(Question, Coming, Limits, Arrivals, Within, total=False):
     """What a search for the least deployment may fix."""
 
     least: Annotated[str | None, Said("GOAL", "What to make least: cost (the default), power or chips.")]
@@ -175,7 +221,6 @@ class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):
         Quantities | None, Said("P,P,...", "Storage of the weights to try.", of="precision", many=True)
     ]
     ks: Annotated[Quantities | None, Said("K,K,...", "Tokens drafted a step to try.", "1", of="k", many=True)]
-    max_chips: Annotated[Quantity | None, Said("N", "Chips beyond which a plan is no answer.", "1", _COUNT)]
     allow_unmeasured: Annotated[
         bool | None,
         Said("", "Try layouts that nobody has measured too: stages on GPUs, TP over nodes.", unit=None, switch=True),
@@ -204,6 +249,9 @@ class SizeQuestion(Question, Rated, Limits, Arrivals, total=False):
     ]
     profile: Annotated[
         Quantities | None, Said("S,S,...", "Shares of the rate by period, as hours of a day.", "1", _SHARE, many=True)
+    ]
+    save: Annotated[
+        Name | None, Said("FILE", "Write question and best plan to a file, which plans check reads.", unit=None)
     ]
 
 

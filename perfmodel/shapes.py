@@ -429,6 +429,60 @@ class Sizing(Told):
     unserved: list[Unserved]
 
 
+class StepOfCourse(Sizing):
+    """The answer at one rate."""
+
+    year: int | None
+    """From now, where the rate grows."""
+
+
+class PathOfCourse(TypedDict):
+    """A system that serves every step."""
+
+    system: str
+    plans: list[str]
+    chips: list[float]
+    bought: list[float]
+    """Chips that those of the steps before do not cover."""
+    usd_per_hour: Number
+    """Mean over the steps, of the chips that are there by then."""
+
+
+class Course(TypedDict):
+    """``size`` at several rates, or year by year."""
+
+    verdict: str
+    steps: list[StepOfCourse]
+    paths: list[PathOfCourse]
+    flips: list[str]
+    reason: str | None
+
+
+class Moved(TypedDict):
+    """A number that is no longer what it was; null where there is none."""
+
+    name: str
+    """Path of an input, or name of a number of the answer."""
+    before: Number
+    now: Number
+
+
+class PlanChecked(TypedDict):
+    """``plans check``: a saved plan beside what its question is answered with today."""
+
+    holds: bool
+    """Whether the same replicas of the same plan are still the answer."""
+    written: str
+    version: str
+    """Of perfmodel, which wrote it."""
+    verdict_then: str
+    verdict_now: str
+    layout: str | None
+    why: str
+    answer: list[Moved]
+    inputs: list[Moved]
+
+
 class Pool(Placed):
     """A pool for prefill or for decode."""
 

@@ -34,6 +34,7 @@ VERBS = (
     "validate",
     "report",
     "specs",
+    "plans",
 )
 
 

@@ -13,7 +13,7 @@ from perfmodel.options import PoolsQuestion
 Explain = Annotated[bool, typer.Option("--explain-rejected", help="List every rejected plan and why.")]
 
 
-@common.asks(PoolsQuestion, "rate")
+@common.asks(PoolsQuestion)
 def size(
     model: common.Model,
     on: common.Systems,
@@ -27,13 +27,16 @@ def size(
 
     Of which kind and in which plan, at the least cost.
 
-    Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
+    Objectives: --ttft-p99, --tpot-p99, --itl-p99, --latency-p99, and p50, p90, p95 and mean of each.
+
+    Several rates, or --growth with --years, say which plan lasts; --users stands for a rate.
 
     Example: perfmodel size llama-3.3-70b --on dgx-h100 --rate 20 --ttft-p99 1s --tpot-p99 50ms
     """
     from perfmodel import api
     from perfmodel.errors import UserError
-    from perfmodel.outputs.sizing import print_pools, print_sizing
+    from perfmodel.outputs.sizing import print_course, print_pools, print_sizing
+    from perfmodel.planning.course import Course
     from perfmodel.planning.pools import Disaggregated
 
     common.one_of(json=json, csv=csv)
@@ -50,6 +53,11 @@ def size(
             common.write_csv([found])
         else:
             print_pools(found, common.console())
+    elif isinstance(found, Course):
+        if csv:
+            common.write_rows(found.rows())
+        else:
+            print_course(found, common.console(), explain_rejected)
     elif csv:
         common.write_csv(found.answers)
     else:

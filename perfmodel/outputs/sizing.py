@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
+from perfmodel.planning.course import Course
+from perfmodel.planning.course import lines as course_lines
 from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
 from perfmodel.planning.pools import Disaggregated
 from perfmodel.planning.size import Sizing
@@ -278,3 +280,47 @@ def sizing_text(sizing: Sizing) -> str:
     """Return the answers of a search as plain text, or why there are none."""
     shown = plain(lambda console: print_sizing(sizing, console, False, "to_dict()"))
     return shown if sizing.answers else f"{textwrap.fill(sizing.reason, 100)}\n{shown}"
+
+
+def print_course(course: Course, console: Any, explain: bool = False) -> None:
+    """Print the answers of one question at several rates: what lasts, a line a step, and where the answer flips.
+
+    Parameters
+    ----------
+    course : Course
+    console : rich.console.Console
+    explain : bool
+        Whether to list every rejected plan of each step.
+    """
+    from rich.text import Text
+
+    console.print(Text(textwrap.fill(course.verdict(), console.width), style="bold"))
+    first = course.sizings[0]
+    paths = [
+        f"{path.system}: {' -> '.join(f'{chips:,.0f}' for chips in path.chips)} chips"
+        + (f", {path.usd:,.4g} USD an hour on average" if math.isfinite(path.usd) else "")
+        for path in course.paths
+    ]
+    unserved = dict.fromkeys(f"{name}: {why}" for one in course.sizings for name, why in one.unserved)
+    rejected = [
+        f"{one.rate:g}/s, {entry.system}, {entry.plan}: {entry.reason}"
+        for one in course.sizings
+        for entry in (one.rejected if explain else ())
+    ]
+    print_said(
+        [
+            ("rate by rate", course_lines(course)),
+            ("systems that serve every one", paths),
+            ("where the answer changes", course.flips()),
+            ("what does not serve", list(unserved)),
+            ("rejected", rejected),
+            ("assumed", first.assumed),
+            ("mind", list(dict.fromkeys(word for one in course.sizings for word in one.warnings))),
+        ],
+        console,
+    )
+
+
+def course_text(course: Course) -> str:
+    """Return the answers of one question at several rates as plain text."""
+    return plain(lambda console: print_course(course, console))

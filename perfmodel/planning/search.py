@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.machines import speculation
 from perfmodel.machines.base import machine_of
 from perfmodel.planning.candidates import Means, Rejected, floors, means_of, plans_of
 from perfmodel.planning.checked import Key
 from perfmodel.planning.front import front
 from perfmodel.planning.load import Sized, plan_name, priced, service_of
-from perfmodel.planning.verify import check, slower, sold, spread
+from perfmodel.planning.verify import check, slower, sold, spread, within
 from perfmodel.serving.chain import FULL, Service
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Loaded, Objectives, loaded, phrase, queue_of, replicas_for, statistic
@@ -265,13 +264,13 @@ class Search:
         assert now.checked is not None
         if now.checked.met:
             return False, self._fewer(now)
-        if plan.checks >= _CHECKS_OF_A_PLAN or now.chips * 1.05 > self.most_chips:
+        share = 0.15 if now.checked.worst > 1.3 else 0.05
+        more = sold(now.scenario, now.load.replicas + max(1, round(share * now.load.replicas)))
+        if plan.checks >= _CHECKS_OF_A_PLAN or more > within(now.scenario, self.most_chips):
             reason = f"{now.checked.words()} at {now.chips:,.0f} chips"
             self.rejected.append(Rejected(now.scenario, reason, len(plan.caps)))
             return False, None
-        share = 0.15 if now.checked.worst > 1.3 else 0.05
-        more = now.load.replicas + max(1, round(share * now.load.replicas))
-        plan.answer = _at(now, sold(now.scenario, more))
+        plan.answer = _at(now, more)
         return True, None
 
     def _simulated(self, answer: Sized) -> Sized:
@@ -317,7 +316,6 @@ class Search:
         """Return the fewest replicas of a plan over the caps on the front, or what fails."""
         demand = self.demand
         scv, factor = float(scenario.traffic.arrival_scv), demand.factor(scenario)
-        chips = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
         rate = demand.rate * demand.growth * factor
         best: Service | None = None
         fewest = 0
@@ -325,15 +323,19 @@ class Search:
         # The largest cap first; a smaller one holds TPOT where more load than that would break it.
         for cap in sorted({float(max(caps)), float(np.median(caps))}, reverse=True):
             service = service_of(scenario, self.lengths, cap, None if math.isnan(budget) else budget)
-            most = int(self.most_chips // chips) if best is None else fewest - 1
+            most = within(scenario, self.most_chips) if best is None else fewest - 1
+            if most < 1:
+                break
             guess = math.ceil(rate / (service.capacity * _BUSY)) if service.capacity > 0 and best is None else most
             count, failed = replicas_for(service, rate, scv, slower(demand.objectives, factor), most, guess)
             if count:
                 best, fewest = service, count
             elif best is None:
                 alone = loaded(service, min(rate / most, service.capacity * 1e-3), 1.0, 1, Objectives()).queue
+                # What is met where there are enough replicas fails for want of chips only.
                 for key in failed:
-                    failing[key] = min(failing.get(key, math.inf), statistic(alone, *key))
+                    if (value := statistic(alone, *key)) > demand.objectives.limits.get(key, math.inf) / factor:
+                        failing[key] = min(failing.get(key, math.inf), value)
         if best is None:
             return None, failing
         return _priced(scenario, best, demand.rate, scv, sold(scenario, fewest), demand.objectives, budget), {}

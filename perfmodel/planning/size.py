@@ -217,10 +217,7 @@ class _Asked:
             only = "" if everything else "no measured layout serves it; "
             self.warnings.append(f"{name}: {only}nobody has measured {what}, as in this plan")
         self.warnings += _idle_of_search(bases, answer, fixed, search)
-        answer = replace(
-            answer, sure=sure(answer, int(most // (answer.chips / answer.load.replicas))), floors=floors(answer)
-        )
-        return answer, search
+        return replace(answer, sure=sure(answer), floors=floors(answer)), search
 
     def answered(self, answers: Sequence[Sized], assumed: Sequence[str]) -> Sizing:
         """Return the answers in their order, and why the others lose."""

@@ -62,6 +62,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
     count = last + math.ceil(life)
     rate = load.rate * growth * factor * replicas / load.replicas
     seen: dict[Key, list[float]] = {key: [] for key in limits}
+    percentiles = sorted({what for _, what in limits if what != "mean"})
     found = Checked(limits, {}, {}, 0)
     for seed in range(SEEDS[1]):
         ran = simulate(
@@ -72,7 +73,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
             replicas=replicas,
             routing=service.routing,
         )
-        met = measured(ran.between(first, last))
+        met = measured(ran.between(first, last), percentiles)
         for (time, what), values in seen.items():
             value = met[next(key for key, name in QUEUE_TIMES.items() if name == time)][what]
             values.append(0.0 if value is None else value)
@@ -112,7 +113,7 @@ def slower(objectives: Objectives, factor: float) -> Objectives:
     return Objectives({key: limit / factor for key, limit in objectives.limits.items()})
 
 
-def sure(answer: Sized, most: int) -> Sure | None:
+def sure(answer: Sized) -> Sure | None:
     """Return how many chips the spread of the prediction takes, and how likely the answer meets its objectives.
 
     A machine whose every time is longer by a factor is one of the present times at a rate higher by it, with
@@ -121,8 +122,6 @@ def sure(answer: Sized, most: int) -> Sure | None:
     Parameters
     ----------
     answer : Sized
-    most : int
-        Replicas beyond which the search for the most chips stops.
 
     Returns
     -------
@@ -139,7 +138,7 @@ def sure(answer: Sized, most: int) -> Sure | None:
             load.rate * factor,
             load.arrival_scv,
             slower(load.objectives, factor),
-            most,
+            _MANY,
             math.ceil(near),
         )
         return count
@@ -198,7 +197,7 @@ def prices(answer: Sized) -> tuple[Price, ...]:
         for factor in _PRICED:
             other = float(f"{limit * factor:.3g}") if factor != 1.0 else limit
             changed = Objectives({**limits, key: other})
-            count: float = now
+            count = now
             if factor != 1.0:
                 count, _ = replicas_for(load.service, load.rate, load.arrival_scv, changed, 20 * load.replicas, near)
             near = count or near
@@ -219,10 +218,28 @@ def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:
     fewer : bool
         Whether a unit less is wanted.
     """
-    system = scenario.system
-    unit = float(system.chips_per_node) if system.sold_by == "node" else 1.0
-    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    unit, each = _unit(scenario)
     units = math.ceil(replicas * each / unit * (1 - 1e-12))
     # Where a replica takes more than a unit, a unit less may hold as many.
     held = int((units - fewer) * unit / each * (1 + 1e-12))
     return held if not fewer else min(held, replicas - 1)
+
+
+def within(scenario: Scenario, chips: float) -> int:
+    """Return the replicas that whole units of purchase hold within a number of chips.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The plan of a replica.
+    chips : float
+    """
+    unit, each = _unit(scenario)
+    return int(math.floor(chips / unit * (1 + 1e-12)) * unit / each * (1 + 1e-12))
+
+
+def _unit(scenario: Scenario) -> tuple[float, float]:
+    """Return the chips of a unit of purchase, and of a replica."""
+    system = scenario.system
+    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    return float(system.chips_per_node) if system.sold_by == "node" else 1.0, each

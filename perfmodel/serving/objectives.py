@@ -16,7 +16,7 @@ from perfmodel.serving.laws import Law
 QUEUE_TIMES = {"wait_s": "wait", "ttft_s": "ttft", "tpot_s": "tpot", "itl_s": "itl", "request_latency_s": "latency"}
 TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request latency"}
 #: What of a time an objective can be about.
-STATISTICS = ("mean", "p50", "p90", "p99")
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 #: What ends a replica's growth where no objective does.
 LIMITS = {
     "memory": "KV cache full",
