@@ -16,6 +16,7 @@ from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.options import (
     Arrivals,
+    CapacityQuestion,
     CostQuestion,
     ExplainQuestion,
     FitQuestion,
@@ -54,6 +55,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
     from perfmodel.evidence.validate import Validation
+    from perfmodel.planning.capacity import Capacity
     from perfmodel.planning.collective import Collective
     from perfmodel.planning.course import Course
     from perfmodel.planning.fit import FitAnswer
@@ -828,6 +830,52 @@ def size(
     limits = _objectives(rest, objectives)
     question = as_asked(model, systems, set, {**options, **(objectives or {})})
     return answered(_model(model), systems, asked, changes, rest, limits, question, tick)
+
+
+@_taking(CapacityQuestion)
+def capacity(
+    model: Name | Model,
+    *,
+    on: Name | Sequence[Name],
+    objectives: Mapping[str, Quantity] | None = None,
+    set: Changes = (),
+    tick: Callable[[str], None] | None = None,
+    **options: Unpack[CapacityQuestion],
+) -> Capacity:
+    """Answer how many requests a second machines that one has serve within objectives.
+
+    Parameters
+    ----------
+    model, on, set, objectives, tick
+        As in :func:`size`.
+    **options
+        As in :func:`predict`, and the nodes that there are.
+
+    Returns
+    -------
+    Capacity
+        With ``answers``, ``verdict()``, ``headroom(answer)``, ``to_frame()`` and ``to_dict()``.
+    """
+    from perfmodel.planning.capacity import capacity as most
+    from perfmodel.planning.sizing import check_objectives
+
+    systems = _systems(on)
+    asked, changes, rest = taken(CapacityQuestion, systems, set, options)
+    if asked.concurrency is not None:
+        raise UserError("capacity finds the requests at once: leave --concurrency out")
+    limits = _objectives(rest, objectives)
+    check_objectives("capacity", limits, bool(rest.get("no_objective")))
+    return most(
+        _model(model),
+        systems,
+        rest["nodes"],
+        limits,
+        asked,
+        changes,
+        rate=rest.get("rate"),
+        allow_unmeasured=rest.get("allow_unmeasured", False),
+        tick=tick,
+    )
 
 
 def check_plan(path: Name) -> PlanChecked:

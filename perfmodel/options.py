@@ -213,6 +213,12 @@ class Coming(TypedDict, total=False):
     years: Annotated[Quantity | None, Said("N", "Years to look ahead, with --growth.", "1", {**_COUNT, "most": 30.0})]
 
 
+_UNMEASURED = Said(
+    "", "Try layouts that nobody has measured too: stages on GPUs, TP over nodes.", unit=None, switch=True
+)
+_NO_OBJECTIVE = Said("", "Only keep up with the rate, however long requests wait.", unit=None, switch=True)
+
+
 class SizeQuestion(Question, Coming, Limits, Arrivals, Within, total=False):
     """What a search for the least deployment may fix."""
 
@@ -221,13 +227,8 @@ class SizeQuestion(Question, Coming, Limits, Arrivals, Within, total=False):
         Quantities | None, Said("P,P,...", "Storage of the weights to try.", of="precision", many=True)
     ]
     ks: Annotated[Quantities | None, Said("K,K,...", "Tokens drafted a step to try.", "1", of="k", many=True)]
-    allow_unmeasured: Annotated[
-        bool | None,
-        Said("", "Try layouts that nobody has measured too: stages on GPUs, TP over nodes.", unit=None, switch=True),
-    ]
-    no_objective: Annotated[
-        bool | None, Said("", "Only keep up with the rate, however long requests wait.", unit=None, switch=True)
-    ]
+    allow_unmeasured: Annotated[bool | None, _UNMEASURED]
+    no_objective: Annotated[bool | None, _NO_OBJECTIVE]
     confidence: Annotated[
         Quantity | None,
         Said("P", "Chance of meeting the objectives, over what is not known of chip and engine: 0.9.", "1", _INSIDE),
@@ -253,6 +254,15 @@ class SizeQuestion(Question, Coming, Limits, Arrivals, Within, total=False):
     save: Annotated[
         Name | None, Said("FILE", "Write question and best plan to a file, which plans check reads.", unit=None)
     ]
+
+
+class CapacityQuestion(Question, Limits, Arrivals, total=False):
+    """What the most that machines can serve may fix."""
+
+    nodes: Required[Annotated[Quantity, Said("N", "Nodes that there are, of each system.", "1", _COUNT)]]
+    rate: Annotated[Quantity | None, _RATE]
+    allow_unmeasured: Annotated[bool | None, _UNMEASURED]
+    no_objective: Annotated[bool | None, _NO_OBJECTIVE]
 
 
 class PoolsQuestion(SizeQuestion, total=False):

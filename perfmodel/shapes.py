@@ -458,6 +458,27 @@ class Course(TypedDict):
     reason: str | None
 
 
+class Most(Sized):
+    """The plan of a system that serves most, at the most that it serves."""
+
+    most_rate_per_s: float
+    rate_headroom: Number
+    """Growth of the rate that was asked for; negative where less than it is served."""
+
+
+class Capacity(Told):
+    """``capacity``: what machines that one has serve, those that serve most first."""
+
+    verdict: list[str]
+    nodes: Number
+    rate_per_s: Number
+    objectives: dict[str, float]
+    answers: list[Most]
+    unserved: list[Unserved]
+    rejected: list[Rejected]
+    reason: str | None
+
+
 class Moved(TypedDict):
     """A number that is no longer what it was; null where there is none."""
 

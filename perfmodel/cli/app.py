@@ -28,6 +28,7 @@ VERBS = (
     "solve",
     "export",
     "size",
+    "capacity",
     "simulate",
     "whatif",
     "calibrate",

@@ -207,3 +207,24 @@ class progress:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+class watching:
+    """A line on stderr that says which system is being worked out, where somebody watches."""
+
+    def __init__(self) -> None:
+        self.status: Any = None
+
+    def __enter__(self) -> Any:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.status import Status
+
+        self.status = Status("plans", console=Console(stderr=True))
+        self.status.start()
+        return lambda word: self.status.update(f"plans of {word}")
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()

@@ -25,6 +25,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "explain": (shapes.Explanation,),
     "solve": (shapes.Solution,),
     "size": (shapes.Sizing, shapes.Course, shapes.Pools),
+    "capacity": (shapes.Capacity,),
     "simulate": (shapes.Simulation,),
     "plans check": (shapes.PlanChecked,),
     "validate": (shapes.Validation,),

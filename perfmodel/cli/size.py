@@ -44,7 +44,7 @@ def size(
         raise UserError("--explain-rejected is for the table: --json lists them always, --csv has answers only")
     if explain_rejected and "prefill_on" in given:
         raise UserError("--explain-rejected is of a search: pools are sized on the plans that are given")
-    with _watching() as tick:
+    with common.watching() as tick:
         found = api.size(model, on=on, set=changes or (), tick=tick, **given)
     if json:
         common.write_json(found.to_dict())
@@ -66,24 +66,3 @@ def size(
         return OK
     print(f"perfmodel: {found.reason}", file=sys.stderr)
     return DOES_NOT_FIT
-
-
-class _watching:
-    """A line on stderr that says which system is being worked out, where somebody watches."""
-
-    def __init__(self) -> None:
-        self.status: Any = None
-
-    def __enter__(self) -> Any:
-        if not sys.stderr.isatty():
-            return None
-        from rich.console import Console
-        from rich.status import Status
-
-        self.status = Status("plans", console=Console(stderr=True))
-        self.status.start()
-        return lambda word: self.status.update(f"plans of {word}")
-
-    def __exit__(self, *_: object) -> None:
-        if self.status is not None:
-            self.status.stop()

@@ -87,7 +87,13 @@ def _sureness(answer: Sized) -> list[tuple[str, str]]:
     return [("  80 % band", f"{sure.least:,.0f}-{most}"), ("meets it with", f"{sure.probability:.0%}")]
 
 
-def _rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
+def answer_rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
+    """Return label and cells of each number of answers, a gap between subjects.
+
+    Parameters
+    ----------
+    answers : sequence of Sized
+    """
     spared = any(answer.availability is not None for answer in answers)
     columns = [_cells(answer, spared) for answer in answers]
     return [(cells[0][0], [cell for _, cell in cells] if cells[0][0] else []) for cells in zip(*columns, strict=True)]
@@ -145,13 +151,13 @@ def print_load(answers: Sequence[Sized], console: Any) -> None:
     answers : sequence of Sized
     console : rich.console.Console
     """
-    side_by_side(load_title(answers), _names(answers), _rows(answers), console)
+    side_by_side(load_title(answers), _names(answers), answer_rows(answers), console)
     print_said([*_bounds(answers), *_notes(answers)], console)
 
 
 def load_html(answers: Sequence[Sized]) -> str:
     """Return answers side by side as HTML."""
-    return table_html(load_title(answers), _names(answers), _rows(answers), [*_bounds(answers), *_notes(answers)])
+    return table_html(load_title(answers), _names(answers), answer_rows(answers), [*_bounds(answers), *_notes(answers)])
 
 
 def print_pools(found: Disaggregated, console: Any) -> None:
@@ -247,7 +253,7 @@ def print_sizing(sizing: Sizing, console: Any, explain: bool, more: str = "--exp
 
         console.print(Text(textwrap.fill(verdict(sizing), console.width), style="bold"))
         console.print()
-        side_by_side(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), console)
+        side_by_side(_sizing_title(sizing), _names(sizing.answers), answer_rows(sizing.answers), console)
     print_said(_sizing_said(sizing, explain, more), console)
 
 
@@ -257,7 +263,7 @@ def sizing_html(sizing: Sizing) -> str:
         return table_html(sizing.reason, [], [], [("assumed", sizing.assumed), ("mind", sizing.warnings)])
     said = _sizing_said(sizing, False, "to_dict()")
     return table_html(
-        f"{verdict(sizing)}. {_sizing_title(sizing)}", _names(sizing.answers), _rows(sizing.answers), said
+        f"{verdict(sizing)}. {_sizing_title(sizing)}", _names(sizing.answers), answer_rows(sizing.answers), said
     )
 
 

@@ -321,7 +321,7 @@ class Search:
         fewest = 0
         failing: dict[Key, float] = {}
         # The largest cap first; a smaller one holds TPOT where more load than that would break it.
-        for cap in sorted({float(max(caps)), float(np.median(caps))}, reverse=True):
+        for cap in sorted({float(max(caps)), float(math.floor(np.median(caps)))}, reverse=True):
             service = service_of(scenario, self.lengths, cap, None if math.isnan(budget) else budget)
             most = within(scenario, self.most_chips) if best is None else fewest - 1
             if most < 1:

@@ -159,9 +159,9 @@ def size(
             for precision in (precisions or (options.precision,))
             for depth in (depths or (options.k,))
         ]
-        asked.assumed += [word for word in bases[0].assumed if not _searched(word)]
+        asked.assumed += without_plan(bases[0].assumed)
         asked.warnings += [word for base in bases for word in base.warnings]
-        answer, search = asked.of_system(bases, _is_fixed(on, options))
+        answer, search = asked.of_system(bases, is_fixed(on, options))
         if answer is None:
             continue
         if available is not None:
@@ -305,8 +305,15 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
     )
 
 
-def _is_fixed(on: str, options: Options) -> bool:
-    """Whether a layout is given, so that there is none to search for."""
+def is_fixed(on: str, options: Options) -> bool:
+    """Whether a layout is given, so that there is none to search for.
+
+    Parameters
+    ----------
+    on : str
+        A system with its plan.
+    options : Options
+    """
     _, mine = split_system(on, options)
     refuse_replicas(mine)
     if (mine.attention_dp or 1) > 1:
@@ -324,9 +331,14 @@ def _asked(options: Options, precision: str | None, depth: float | None) -> Opti
     return replace(options, precision=precision, k=depth)
 
 
-def _searched(word: str) -> bool:
-    """Whether an assumption is about what the search varies."""
-    return word.startswith(("plan ", "DP ", "PP ", "concurrency"))
+def without_plan(assumed: Sequence[str]) -> list[str]:
+    """Return what was assumed but for what a search varies.
+
+    Parameters
+    ----------
+    assumed : sequence of str
+    """
+    return [word for word in assumed if not word.startswith(("plan ", "DP ", "PP ", "concurrency"))]
 
 
 def _cautions(answers: Sequence[Sized]) -> list[str]:

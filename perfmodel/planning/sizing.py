@@ -58,13 +58,7 @@ def answered(
     rates, said = _rates(model, systems[0], options, changes, given)
     if "prefill_on" in given:
         return _pools(model, systems, options, changes, given, rates, objectives)
-    if not objectives.limits and not given.get("no_objective"):
-        raise UserError(
-            "size needs an objective, as --ttft-p99 2s or --tpot-p99 50ms (p50, p90, p95 and mean too, of ttft, tpot, "
-            "itl and latency); --no-objective only keeps up with the rate, however long requests wait"
-        )
-    if objectives.limits and given.get("no_objective"):
-        raise UserError(f"give either --no-objective or {flag(next(iter(objectives.named())).removesuffix('-s'))}")
+    check_objectives("size", objectives, bool(given.get("no_objective")))
     if "confidence" in given and not objectives.limits:
         raise UserError("--confidence is about objectives: give one")
     steps = _steps(rates, given)
@@ -80,6 +74,26 @@ def answered(
     if "save" in given:
         plans.save(found[0], asked, Path(word("--save", given["save"])))
     return found[0]
+
+
+def check_objectives(verb: str, objectives: Objectives, none: bool) -> None:
+    """Refuse a search that is asked for nothing, or for objectives and for none.
+
+    Parameters
+    ----------
+    verb : str
+        What searches.
+    objectives : Objectives
+    none : bool
+        Whether only the rate counts.
+    """
+    if not objectives.limits and not none:
+        raise UserError(
+            f"{verb} needs an objective, as --ttft-p99 2s or --tpot-p99 50ms (p50, p90, p95 and mean too, of ttft, "
+            "tpot, itl and latency); --no-objective only keeps up with the rate, however long requests wait"
+        )
+    if objectives.limits and none:
+        raise UserError(f"give either --no-objective or {flag(next(iter(objectives.named())).removesuffix('_s'))}")
 
 
 def _rates(

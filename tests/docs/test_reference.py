@@ -36,7 +36,20 @@ def test_every_option_of_every_verb_is_in_it(name: str, capsys: pytest.CaptureFi
     assert helped <= set(re.findall(r"`(--[\w-]+)", SECTIONS[name]))
 
 
-QUESTIONS = {"predict", "compare", "sweep", "fit", "size", "tco", "explain", "solve", "simulate", "export", "whatif"}
+QUESTIONS = {
+    "predict",
+    "compare",
+    "sweep",
+    "fit",
+    "size",
+    "capacity",
+    "tco",
+    "explain",
+    "solve",
+    "simulate",
+    "export",
+    "whatif",
+}
 
 
 def interface(heading: str) -> dict[str, str]:
