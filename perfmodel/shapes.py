@@ -512,6 +512,14 @@ class Pool(Placed):
     utilisation: Number
     headroom: Number
     first_limit: str | None
+    chips: Number
+    usd_per_hour: Number
+    power_w: Number
+    tokens_per_s_per_chip: Number
+    """Tokens that it prefills, or that it brings."""
+    checked: dict[str, Checked] | None
+    chips_band: Ends | None
+    probability: Number
 
 
 class Pools(Told):
@@ -522,6 +530,8 @@ class Pools(Told):
     prefill: Pool
     decode: Pool
     chips: int | None
+    usd_per_hour: Number
+    power_w: Number
     prefill_replicas_per_decode_replica: Number
     kv_transfer_s: Number
     tpot_with_transfer_s: Number

@@ -11,7 +11,7 @@ from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 from perfmodel.planning.course import Course
 from perfmodel.planning.course import lines as course_lines
 from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
-from perfmodel.planning.pools import Disaggregated
+from perfmodel.planning.pools import Disaggregated, tokens_a_chip
 from perfmodel.planning.size import Sizing
 from perfmodel.planning.verdict import asked, floor_words, lines, price_words, verdict
 from perfmodel.question import distinct
@@ -173,36 +173,49 @@ def print_pools(found: Disaggregated, console: Any) -> None:
     from rich.text import Text
 
     title = f"{found.decode.model.name}: {found.rate:g} requests/s, {asked(found.objectives)}"
-    console.print(Text(title, style="italic"))
     pools = found.pools
+    if pools is not None:
+        console.print(Text(textwrap.fill(found.verdict(), console.width), style="bold"))
+        console.print()
+    console.print(Text(title, style="italic"))
     if pools is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for heading in ("", "prefill pool", "decode pool"):
             table.add_column(heading, justify="right" if heading else "left")
-        loads = (pools.prefill, pools.decode)
+        sides = found.sides
+        loads = tuple(side.load for side in sides)
         rows = [
             ("system", [found.prefill.system.name, found.decode.system.name]),
             ("plan", [plan_name(found.prefill), plan_name(found.decode)]),
             ("replicas", [f"{load.replicas:,}" for load in loads]),
             ("utilisation", [f"{load.queue.utilisation:.0%}" for load in loads]),
             ("headroom", [_plain(load.headroom, "+.0%") for load in loads]),
+            ("chips", [f"{side.chips:,.0f}" for side in sides]),
+            ("  80 % band", [dict(_sureness(side)).get("  80 % band", "-") for side in sides]),
+            ("USD an hour", [_plain(side.usd_per_hour, ",.4g") for side in sides]),
+            ("power", [show(side.power_w, "W", 3) if math.isfinite(side.power_w) else "-" for side in sides]),
+            ("tokens/s a chip", [f"{tokens_a_chip(side):,.4g}" for side in sides]),
         ]
+        for at, side in enumerate(sides):
+            for (time, what), value in (side.checked.values if side.checked is not None else {}).items():
+                name = f"simulated {_TIMES[time]} {what if what == 'mean' else what.upper()}"
+                rows.append((name, [_time(value) if place == at else "" for place in range(2)]))
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
-            rows.append((f"TTFT {name}", [_time(statistic(pools.prefill.queue, "ttft", what)), ""]))
+            rows.append((f"TTFT {name}", [_time(statistic(loads[0].queue, "ttft", what)), ""]))
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
-            rows.append((f"TPOT {name}", ["", _time(statistic(pools.decode.queue, "tpot", what))]))
+            rows.append((f"TPOT {name}", ["", _time(statistic(loads[1].queue, "tpot", what))]))
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
-            rows.append((f"ITL {name}", ["", _time(statistic(pools.decode.queue, "itl", what))]))
+            rows.append((f"ITL {name}", ["", _time(statistic(loads[1].queue, "itl", what))]))
         for label, cells in rows:
             table.add_row(Text(label), *map(Text, cells))
         console.print(table)
         moved = show(pools.transfer, "s", 3) if math.isfinite(pools.transfer) else "not published"
         late = show(pools.tpot_mean, "s", 3) if math.isfinite(pools.tpot_mean) else "not published"
         lines = [
-            f"{pools.chips:,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
+            f"{found.total('chips'):,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
             f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
         ]
         print_said([("", lines)], console)

@@ -113,7 +113,7 @@ def slower(objectives: Objectives, factor: float) -> Objectives:
     return Objectives({key: limit / factor for key, limit in objectives.limits.items()})
 
 
-def sure(answer: Sized) -> Sure | None:
+def sure(answer: Sized, whole: bool = True) -> Sure | None:
     """Return how many chips the spread of the prediction takes, and how likely the answer meets its objectives.
 
     A machine whose every time is longer by a factor is one of the present times at a rate higher by it, with
@@ -122,6 +122,8 @@ def sure(answer: Sized) -> Sure | None:
     Parameters
     ----------
     answer : Sized
+    whole : bool
+        Whether only whole units of purchase count.
 
     Returns
     -------
@@ -160,9 +162,10 @@ def sure(answer: Sized) -> Sure | None:
     each = answer.chips / count
     end = math.exp(_BAND * sigma)
     slow, fast = needed(end, now * end), needed(1 / end, now / end)
+    least, most = (sold(answer.scenario, one) if whole else one for one in (fast or 1, slow))
     return Sure(
-        math.ceil(each * sold(answer.scenario, fast or 1)),
-        math.ceil(each * sold(answer.scenario, slow)) if slow else math.inf,
+        math.ceil(each * least),
+        math.ceil(each * most) if slow else math.inf,
         NormalDist().cdf(math.log(math.sqrt(low * high)) / sigma),
     )
 
