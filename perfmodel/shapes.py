@@ -441,8 +441,8 @@ class PathOfCourse(TypedDict):
 
     system: str
     plans: list[str]
-    chips: list[float]
-    bought: list[float]
+    chips: list[Number]
+    bought: list[Number]
     """Chips that those of the steps before do not cover."""
     usd_per_hour: Number
     """Mean over the steps, of the chips that are there by then."""

@@ -183,8 +183,8 @@ class Course(Shown):
                 {
                     "system": path.system,
                     "plans": path.plans(),
-                    "chips": path.chips,
-                    "bought": path.bought,
+                    "chips": [shapes.number(count) for count in path.chips],
+                    "bought": [shapes.number(count) for count in path.bought],
                     "usd_per_hour": shapes.number(path.usd),
                 }
                 for path in self.paths

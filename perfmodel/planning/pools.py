@@ -86,6 +86,11 @@ class Disaggregated(Shown):
         ----------
         name : str
             ``chips``, ``usd_per_hour`` [USD] or ``power_w`` [W].
+
+        Returns
+        -------
+        float
+            In the unit of that number: [1], [USD] or [W].
         """
         return sum(float(getattr(side, name)) for side in self.sides)
 
