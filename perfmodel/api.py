@@ -16,6 +16,7 @@ from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.options import (
     Arrivals,
+    CapacityQuestion,
     CostQuestion,
     ExplainQuestion,
     FitQuestion,
@@ -62,10 +63,13 @@ if TYPE_CHECKING:
     from perfmodel.planning.agents import Agents, AgentsBeside
     from perfmodel.planning.agents_simulate import AgentsSimulated
     from perfmodel.planning.agents_size import AgentsSizing
+    from perfmodel.planning.capacity import Capacity
     from perfmodel.planning.collective import Collective
+    from perfmodel.planning.course import Course
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.launch import Launch
     from perfmodel.planning.load import Rated
+    from perfmodel.planning.plans import PlanChecked
     from perfmodel.planning.pools import Disaggregated
     from perfmodel.planning.simulate import Comparison as Simulation
     from perfmodel.planning.size import Sizing
@@ -791,6 +795,7 @@ def tco(
         With ``systems``, ``sample`` and ``to_dict()``.
     """
     from perfmodel.compilers import cash
+    from perfmodel.planning.course import growth_of
     from perfmodel.planning.tco import asking, uncertainty
     from perfmodel.writing import check_file
 
@@ -798,7 +803,7 @@ def tco(
     asked, changes, rest = taken(CostQuestion, systems, set, options)
     samples = int(rest.get("samples", uncertainty.SAMPLES))
     api = bool(rest.get("against_api"))
-    growth = float(rest.get("growth", 0.0))
+    growth = growth_of(word("--growth", rest["growth"])) if "growth" in rest else 0.0
     target = Path(word("cash", rest["cash"])) if "cash" in rest else None
     if target is not None:
         check_file(target, [".csv", ".xlsx"], "--cash")
@@ -876,13 +881,6 @@ def _rate(options: Options, given: dict[str, Any]) -> float:
     return rate
 
 
-#: What is searched over where plans are; pools are sized on the plans that are given.
-_SEARCHED = (
-    *("least", "precisions", "ks", "allow_unmeasured", "no_objective", "confidence", "headroom"),
-    *("availability", "chip_mtbf", "profile"),
-)
-
-
 @overload
 def size(
     model: Name | Model,
@@ -892,7 +890,7 @@ def size(
     set: Changes = (),
     tick: Callable[[str], None] | None = None,
     **options: Unpack[SizeQuestion],
-) -> Sizing: ...
+) -> Sizing | Course: ...
 
 
 @overload
@@ -916,7 +914,7 @@ def size(
     set: Changes = (),
     tick: Callable[[str], None] | None = None,
     **options: Any,
-) -> Sizing | Disaggregated | AgentsSizing:
+) -> Sizing | Course | Disaggregated | AgentsSizing:
     """Search how many systems, of which kind, in which plan, serve a rate within objectives.
 
     Parameters
@@ -932,8 +930,9 @@ def size(
 
     Returns
     -------
-    Sizing, Disaggregated or AgentsSizing
-        With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``; with ``prefill_on`` two pools.
+    Sizing, Course, Disaggregated or AgentsSizing
+        With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``; with several rates or a growth one
+        a step; with ``prefill_on`` two pools.
 
     Examples
     --------
@@ -943,68 +942,88 @@ def size(
     """
     from perfmodel.planning import agents_question as agents
     from perfmodel.planning import agents_size
-    from perfmodel.planning import size as study
-    from perfmodel.planning.pools import disaggregated
+    from perfmodel.planning.plans import as_asked
+    from perfmodel.planning.sizing import answered
 
     systems = _systems(on)
     if agents.check_given(options, limited=True):
         return agents_size.question(_model(model), systems, set, options)
-    if options.get("rate") is None:
-        raise UserError("give --rate, or --sessions with --users")
     pool = options.get("prefill_on")
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(given.get("rate"), Real):
+        given["rate"] = [given["rate"]]
+    elif re.search(r",0\d\d", str(given.get("rate"))):
+        raise UserError(f"--rate {given['rate']}: a comma parts rates; write 1000 or 1k")
     asked, changes, rest = taken(
-        PoolsQuestion, systems if pool is None else [*systems, word("--prefill-on", pool)], set, options
+        PoolsQuestion, systems if pool is None else [*systems, word("--prefill-on", pool)], set, given
     )
-    rate, limits = _rate(asked, rest), _objectives(rest, objectives)
-    most = rest.pop("max_chips", study.MOST_CHIPS)
-    if pool is not None:
-        if len(systems) != 1:
-            raise UserError("--prefill-on needs one --on, the system of the pool that decodes")
-        for name in _SEARCHED:
-            if name in rest:
-                raise UserError(
-                    f"{flag(name)} is of a search: pools take the fewest replicas of the plans that are given"
-                )
-        return disaggregated(
-            _model(model), rest["prefill_on"], systems[0], rate, limits, asked, changes, most_chips=most
-        )
-    if not limits.limits and not rest.get("no_objective"):
-        raise UserError(
-            "size needs an objective, as --ttft-p99 2s or --tpot-p99 50ms (p50, p90 and mean too, of ttft, tpot, "
-            "itl and latency); --no-objective only keeps up with the rate, however long requests wait"
-        )
-    if limits.limits and rest.get("no_objective"):
-        raise UserError(f"give either --no-objective or {flag(next(iter(limits.named())).removesuffix('-s'))}")
-    if "confidence" in rest and not limits.limits:
-        raise UserError("--confidence is about objectives: give one")
-    return study.size(
-        _model(model), systems, rate, limits, asked, changes, **_searched(asked, rest), most_chips=most, tick=tick
+    limits = _objectives(rest, objectives)
+    question = as_asked(model, systems, set, {**options, **(objectives or {})})
+    return answered(_model(model), systems, asked, changes, rest, limits, question, tick)
+
+
+@_taking(CapacityQuestion)
+def capacity(
+    model: Name | Model,
+    *,
+    on: Name | Sequence[Name],
+    objectives: Mapping[str, Quantity] | None = None,
+    set: Changes = (),
+    tick: Callable[[str], None] | None = None,
+    **options: Unpack[CapacityQuestion],
+) -> Capacity:
+    """Answer how many requests a second machines that one has serve within objectives.
+
+    Parameters
+    ----------
+    model, on, set, objectives, tick
+        As in :func:`size`.
+    **options
+        As in :func:`predict`, and the nodes that there are.
+
+    Returns
+    -------
+    Capacity
+        With ``answers``, ``verdict()``, ``headroom(answer)``, ``to_frame()`` and ``to_dict()``.
+    """
+    from perfmodel.planning.capacity import capacity as most
+    from perfmodel.planning.sizing import check_objectives
+
+    systems = _systems(on)
+    asked, changes, rest = taken(CapacityQuestion, systems, set, options)
+    if asked.concurrency is not None:
+        raise UserError("capacity finds the requests at once: leave --concurrency out")
+    limits = _objectives(rest, objectives)
+    check_objectives("capacity", limits, bool(rest.get("no_objective")))
+    return most(
+        _model(model),
+        systems,
+        rest["nodes"],
+        limits,
+        asked,
+        changes,
+        rate=rest.get("rate"),
+        allow_unmeasured=rest.get("allow_unmeasured", False),
+        tick=tick,
     )
 
 
-def _searched(asked: Options, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a search is told, by the names of its parameters."""
-    from perfmodel.planning.size import GOALS
+def check_plan(path: Name) -> PlanChecked:
+    """Answer the question of a saved plan again, and say what moved and why.
 
-    goal = given.get("least", "cost")
-    if goal not in GOALS:
-        raise UserError(f"--least {goal}: expected one of {', '.join(GOALS)}")
-    for one, several in (("precision", "precisions"), ("k", "ks")):
-        if getattr(asked, one) is not None and several in given:
-            raise UserError(f"give either {flag(one)} or {flag(several)}")
-    if "chip_mtbf" in given and "availability" not in given:
-        raise UserError("--chip-mtbf needs --availability, the share of time for which spares are counted")
-    return {
-        "goal": goal,
-        "precisions": given.get("precisions", ()),
-        "depths": given.get("ks", ()),
-        "allow_unmeasured": given.get("allow_unmeasured", False),
-        "confidence": given.get("confidence"),
-        "growth": 1 + given.get("headroom", 0.0),
-        "available": given.get("availability"),
-        "chip_mtbf": given.get("chip_mtbf"),
-        "profile": given.get("profile", ()),
-    }
+    Parameters
+    ----------
+    path : str or Path
+        A file that :func:`size` wrote with ``save``.
+
+    Returns
+    -------
+    PlanChecked
+        With ``holds``, ``answer`` and ``inputs`` that moved, ``why()`` and ``to_dict()``.
+    """
+    from perfmodel.planning.plans import check
+
+    return check(Path(word("path", path)), cast(Any, size))
 
 
 @_taking(RateQuestion)

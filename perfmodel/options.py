@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Required, TypedDict, get_args, get_origin, get_type_hints
 
 #: Ranges of what fills no field.
+_MOST = {"most": 1e12, "above": True}
 _COUNT = {"least": 1.0, "whole": True}
 _SHARE = {"most": 1.0}
 _INSIDE = {"most": 1.0, "above": True, "below": True}
-_TIME = {"most": 1e12, "above": True}
+_TIME = _MOST
 _PACE = {"most": 1e9, "above": True}
 _SEED = {"whole": True}
 _SAMPLES = {"least": 64.0, "most": 2.0**20, "whole": True}
@@ -144,18 +145,22 @@ class Limits(TypedDict, total=False):
 
     ttft_p50: Annotated[Quantity | None, _BESIDE]
     ttft_p90: Annotated[Quantity | None, _BESIDE]
+    ttft_p95: Annotated[Quantity | None, _BESIDE]
     ttft_p99: Annotated[Quantity | None, _LIMIT]
     ttft_mean: Annotated[Quantity | None, _BESIDE]
     tpot_p50: Annotated[Quantity | None, _BESIDE]
     tpot_p90: Annotated[Quantity | None, _BESIDE]
+    tpot_p95: Annotated[Quantity | None, _BESIDE]
     tpot_p99: Annotated[Quantity | None, _LIMIT]
     tpot_mean: Annotated[Quantity | None, _BESIDE]
     itl_p50: Annotated[Quantity | None, _BESIDE]
     itl_p90: Annotated[Quantity | None, _BESIDE]
+    itl_p95: Annotated[Quantity | None, _BESIDE]
     itl_p99: Annotated[Quantity | None, _LIMIT]
     itl_mean: Annotated[Quantity | None, _BESIDE]
     latency_p50: Annotated[Quantity | None, _BESIDE]
     latency_p90: Annotated[Quantity | None, _BESIDE]
+    latency_p95: Annotated[Quantity | None, _BESIDE]
     latency_p99: Annotated[Quantity | None, _LIMIT]
     latency_mean: Annotated[Quantity | None, _BESIDE]
 
@@ -169,15 +174,11 @@ class Rated(TypedDict):
     rate: Annotated[Quantity, _RATE]
 
 
-class Visits(TypedDict, total=False):
-    """Who comes with sessions, in place of a traffic."""
+class WithSessions(TypedDict, total=False):
+    """Sessions in place of a traffic, and what holds their prefixes."""
 
     sessions: Annotated[
         Name | None, Said("NAME|FILE", "Sessions of agents or conversations, in place of a traffic: coding-agent.")
-    ]
-    users: Annotated[
-        Quantity | None,
-        Said("N", "People with such sessions, all replicas together.", "1", {"least": 1.0, "most": 1e7}),
     ]
     tier: Annotated[
         Quantities | None,
@@ -190,11 +191,69 @@ class Visits(TypedDict, total=False):
     ]
 
 
+class Visits(WithSessions, total=False):
+    """Who comes with sessions, in place of a traffic."""
+
+    users: Annotated[
+        Quantity | None,
+        Said("N", "People with such sessions, all replicas together.", "1", {"least": 1.0, "most": 1e7}),
+    ]
+
+
 class RateQuestion(Question, Rated, Limits, Arrivals, Started, Visits, total=False):
     """A question about requests that arrive at a rate, or about users with sessions."""
 
 
-class SizeQuestion(Question, Rated, Limits, Arrivals, Visits, total=False):
+class Within(TypedDict, total=False):
+    """What a deployment may not exceed."""
+
+    max_chips: Annotated[Quantity | None, Said("N", "Chips beyond which a plan is no answer.", "1", _COUNT)]
+    max_nodes: Annotated[Quantity | None, Said("N", "Nodes beyond which a plan is no answer.", "1", _COUNT)]
+    max_power: Annotated[
+        Quantity | None,
+        Said("W", "Power of the machines by their nameplate: 100kW.", "W", _MOST),
+    ]
+    max_cost: Annotated[
+        Quantity | None,
+        Said(
+            "USD",
+            "Price of the machines, with network, storage and spares: 2M USD.",
+            "USD",
+            {"most": 1e12, "above": True},
+        ),
+    ]
+
+
+class Coming(TypedDict, total=False):
+    """Requests that come: at one rate or several, or from people, and how they grow."""
+
+    rate: Annotated[
+        Quantities | None,
+        Said("R[,R...]", "Requests a second, all replicas together; several: an answer each.", "1/s", _PACE, many=True),
+    ]
+    users: Annotated[
+        Quantity | None, Said("N", "People, in place of a rate; with --sessions those who have them.", "1", _COUNT)
+    ]
+    active: Annotated[
+        Quantity | None, Said("SHARE", "Share of the people who are at it at the same time.", "1", _SHARE)
+    ]
+    requests_per_minute: Annotated[
+        Quantity | None, Said("N", "Requests a minute of each person who is at it.", "1", _PACE)
+    ]
+    peak: Annotated[
+        Quantity | None, Said("F", "Busiest time over the mean of what people ask.", "1", {"least": 1.0, "most": 1e3})
+    ]
+    growth: Annotated[Name | None, Said("G/year", "Growth of the rate a year, with --years: 60%/year.", unit=None)]
+    years: Annotated[Quantity | None, Said("N", "Years to look ahead, with --growth.", "1", {**_COUNT, "most": 30.0})]
+
+
+_UNMEASURED = Said(
+    "", "Try layouts that nobody has measured too: stages on GPUs, TP over nodes.", unit=None, switch=True
+)
+_NO_OBJECTIVE = Said("", "Only keep up with the rate, however long requests wait.", unit=None, switch=True)
+
+
+class SizeQuestion(Question, Coming, Limits, Arrivals, WithSessions, Within, total=False):
     """What a search for the least deployment may fix."""
 
     least: Annotated[str | None, Said("GOAL", "What to make least: cost (the default), power or chips.")]
@@ -202,14 +261,8 @@ class SizeQuestion(Question, Rated, Limits, Arrivals, Visits, total=False):
         Quantities | None, Said("P,P,...", "Storage of the weights to try.", of="precision", many=True)
     ]
     ks: Annotated[Quantities | None, Said("K,K,...", "Tokens drafted a step to try.", "1", of="k", many=True)]
-    max_chips: Annotated[Quantity | None, Said("N", "Chips beyond which a plan is no answer.", "1", _COUNT)]
-    allow_unmeasured: Annotated[
-        bool | None,
-        Said("", "Try layouts that nobody has measured too: stages on GPUs, TP over nodes.", unit=None, switch=True),
-    ]
-    no_objective: Annotated[
-        bool | None, Said("", "Only keep up with the rate, however long requests wait.", unit=None, switch=True)
-    ]
+    allow_unmeasured: Annotated[bool | None, _UNMEASURED]
+    no_objective: Annotated[bool | None, _NO_OBJECTIVE]
     confidence: Annotated[
         Quantity | None,
         Said("P", "Chance of meeting the objectives, over what is not known of chip and engine: 0.9.", "1", _INSIDE),
@@ -232,6 +285,18 @@ class SizeQuestion(Question, Rated, Limits, Arrivals, Visits, total=False):
     profile: Annotated[
         Quantities | None, Said("S,S,...", "Shares of the rate by period, as hours of a day.", "1", _SHARE, many=True)
     ]
+    save: Annotated[
+        Name | None, Said("FILE", "Write question and best plan to a file, which plans check reads.", unit=None)
+    ]
+
+
+class CapacityQuestion(Question, Limits, Arrivals, total=False):
+    """What the most that machines can serve may fix."""
+
+    nodes: Required[Annotated[Quantity, Said("N", "Nodes that there are, of each system.", "1", _COUNT)]]
+    rate: Annotated[Quantity | None, _RATE]
+    allow_unmeasured: Annotated[bool | None, _UNMEASURED]
+    no_objective: Annotated[bool | None, _NO_OBJECTIVE]
 
 
 class PoolsQuestion(SizeQuestion, total=False):
@@ -295,9 +360,7 @@ class CostQuestion(Question, total=False):
         bool | None,
         Said("", "Compare owning, renting and token prices, and say at which load each wins.", unit=None, switch=True),
     ]
-    growth: Annotated[
-        Quantity | None, Said("SHARE", "Growth of the load a year, in the cash flow: 30%.", "1", {"most": 100.0})
-    ]
+    growth: Annotated[Name | None, Said("G/year", "Growth of the load a year, in the cash flow: 30%/year.", unit=None)]
     cash: Annotated[
         Name | None, Said("FILE.csv|.xlsx", "Write the cash flow of each system by year to a file.", unit=None)
     ]

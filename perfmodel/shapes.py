@@ -364,6 +364,23 @@ class Checked(TypedDict):
     standard_error_s: Number
 
 
+class PriceOfObjective(TypedDict):
+    """What the plan takes at another limit of one objective, the others as they are; null where none will do."""
+
+    objective: str
+    limit_s: Number
+    replicas: int | None
+    chips: Number
+    usd_per_hour: Number
+
+
+class Unserved(TypedDict):
+    """A system that was asked for and that no plan serves on."""
+
+    system: str
+    reason: str
+
+
 class Sized(Asked, Load):
     """The best plan of a system."""
 
@@ -379,6 +396,10 @@ class Sized(Asked, Load):
     """Chips that the objectives take at the ends of the 80 % band of the speed."""
     probability: Number
     """That the answer meets its objectives."""
+    floors: dict[str, Number]
+    """What each objective comes to on a machine with nothing else to do."""
+    prices: list[PriceOfObjective]
+    """Of the first answer: what other limits take."""
 
 
 class Rejected(TypedDict):
@@ -403,6 +424,84 @@ class Sizing(Told):
     least: str
     candidates: int
     reason: str | None
+    verdict: str
+    """What to take, how many of it, and under which condition."""
+    unserved: list[Unserved]
+
+
+class StepOfCourse(Sizing):
+    """The answer at one rate."""
+
+    year: int | None
+    """From now, where the rate grows."""
+
+
+class PathOfCourse(TypedDict):
+    """A system that serves every step."""
+
+    system: str
+    plans: list[str]
+    chips: list[Number]
+    bought: list[Number]
+    """Chips that those of the steps before do not cover."""
+    usd_per_hour: Number
+    """Mean over the steps, of the chips that are there by then."""
+
+
+class Course(TypedDict):
+    """``size`` at several rates, or year by year."""
+
+    verdict: str
+    steps: list[StepOfCourse]
+    paths: list[PathOfCourse]
+    flips: list[str]
+    reason: str | None
+
+
+class Most(Sized):
+    """The plan of a system that serves most, at the most that it serves."""
+
+    most_rate_per_s: float
+    rate_headroom: Number
+    """Growth of the rate that was asked for; negative where less than it is served."""
+
+
+class Capacity(Told):
+    """``capacity``: what machines that one has serve, those that serve most first."""
+
+    verdict: list[str]
+    nodes: Number
+    rate_per_s: Number
+    objectives: dict[str, float]
+    answers: list[Most]
+    unserved: list[Unserved]
+    rejected: list[Rejected]
+    reason: str | None
+
+
+class Moved(TypedDict):
+    """A number that is no longer what it was; null where there is none."""
+
+    name: str
+    """Path of an input, or name of a number of the answer."""
+    before: Number
+    now: Number
+
+
+class PlanChecked(TypedDict):
+    """``plans check``: a saved plan beside what its question is answered with today."""
+
+    holds: bool
+    """Whether the same replicas of the same plan are still the answer."""
+    written: str
+    version: str
+    """Of perfmodel, which wrote it."""
+    verdict_then: str
+    verdict_now: str
+    layout: str | None
+    why: str
+    answer: list[Moved]
+    inputs: list[Moved]
 
 
 class Pool(Placed):
@@ -413,6 +512,14 @@ class Pool(Placed):
     utilisation: Number
     headroom: Number
     first_limit: str | None
+    chips: Number
+    usd_per_hour: Number
+    power_w: Number
+    tokens_per_s_per_chip: Number
+    """Tokens that it prefills, or that it brings."""
+    checked: dict[str, Checked] | None
+    chips_band: Ends | None
+    probability: Number
 
 
 class Pools(Told):
@@ -423,6 +530,8 @@ class Pools(Told):
     prefill: Pool
     decode: Pool
     chips: int | None
+    usd_per_hour: Number
+    power_w: Number
     prefill_replicas_per_decode_replica: Number
     kv_transfer_s: Number
     tpot_with_transfer_s: Number

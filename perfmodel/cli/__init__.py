@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -10,6 +11,8 @@ OK, OUR_FAULT, REFUSED, DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main() -> NoReturn:
     """Run the command line and exit with the documented code."""
+    # Our matrices are small: threads that wait for each other cost more than they save. NumPy reads this as it loads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -28,6 +28,7 @@ VERBS = (
     "solve",
     "export",
     "size",
+    "capacity",
     "simulate",
     "whatif",
     "bench-plan",
@@ -38,6 +39,7 @@ VERBS = (
     "report",
     "specs",
     "traffic",
+    "plans",
 )
 
 

@@ -140,8 +140,8 @@ def one_of(**given: object) -> None:
 
 
 def code(answers: Sequence[Prediction | Sized | Agents]) -> int:
-    """Return the exit code of answers: where none of them has numbers, standard error says why."""
-    missing = [answer.reason for answer in answers if answer.reason]
+    """Return the exit code of answers: where none has numbers, or meets its objectives, standard error says why."""
+    missing = [why for answer in answers if (why := answer.reason or getattr(answer, "missed", ""))]
     if len(missing) < len(answers):
         return OK
     print(f"perfmodel: {missing[0]}", file=sys.stderr)
@@ -208,3 +208,24 @@ class progress:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+class watching:
+    """A line on stderr that says which system is being worked out, where somebody watches."""
+
+    def __init__(self) -> None:
+        self.status: Any = None
+
+    def __enter__(self) -> Any:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.status import Status
+
+        self.status = Status("plans", console=Console(stderr=True))
+        self.status.start()
+        return lambda word: self.status.update(f"plans of {word}")
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()

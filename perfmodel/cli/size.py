@@ -27,7 +27,9 @@ def size(
 
     Of which kind and in which plan, at the least cost.
 
-    Objectives: --ttft-p99, --tpot-p99, --latency-p99, and p50, p90 and mean of each.
+    Objectives: --ttft-p99, --tpot-p99, --itl-p99, --latency-p99, and p50, p90, p95 and mean of each.
+
+    Several rates, or --growth with --years, say which plan lasts; --users stands for a rate.
 
     With --sessions and --users: the fewest replicas that keep people with sessions before the cliff and within
     objectives on TTFT.
@@ -37,8 +39,9 @@ def size(
     from perfmodel import api
     from perfmodel.errors import UserError
     from perfmodel.outputs.agents import print_agents
-    from perfmodel.outputs.sizing import print_pools, print_sizing
+    from perfmodel.outputs.sizing import print_course, print_pools, print_sizing
     from perfmodel.planning.agents_size import AgentsSizing
+    from perfmodel.planning.course import Course
     from perfmodel.planning.pools import Disaggregated
 
     common.one_of(json=json, csv=csv)
@@ -46,7 +49,7 @@ def size(
         raise UserError("--explain-rejected is for the table: --json lists them always, --csv has answers only")
     if explain_rejected and "prefill_on" in given:
         raise UserError("--explain-rejected is of a search: pools are sized on the plans that are given")
-    with _watching() as tick:
+    with common.watching() as tick:
         found = api.size(model, on=on, set=changes or (), tick=tick, **given)
     if json:
         common.write_json(found.to_dict())
@@ -60,6 +63,11 @@ def size(
             common.write_csv([found])
         else:
             print_pools(found, common.console())
+    elif isinstance(found, Course):
+        if csv:
+            common.write_rows(found.rows())
+        else:
+            print_course(found, common.console(), explain_rejected)
     elif csv:
         common.write_csv(found.answers)
     else:
@@ -68,24 +76,3 @@ def size(
         return OK
     print(f"perfmodel: {found.reason}", file=sys.stderr)
     return DOES_NOT_FIT
-
-
-class _watching:
-    """A line on stderr that says which system is being worked out, where somebody watches."""
-
-    def __init__(self) -> None:
-        self.status: Any = None
-
-    def __enter__(self) -> Any:
-        if not sys.stderr.isatty():
-            return None
-        from rich.console import Console
-        from rich.status import Status
-
-        self.status = Status("plans", console=Console(stderr=True))
-        self.status.start()
-        return lambda word: self.status.update(f"plans of {word}")
-
-    def __exit__(self, *_: object) -> None:
-        if self.status is not None:
-            self.status.stop()

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
+from perfmodel.planning.course import Course
+from perfmodel.planning.course import lines as course_lines
 from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
-from perfmodel.planning.pools import Disaggregated
+from perfmodel.planning.pools import Disaggregated, tokens_a_chip
 from perfmodel.planning.size import Sizing
+from perfmodel.planning.verdict import asked, floor_words, lines, price_words, verdict
 from perfmodel.question import distinct
-from perfmodel.serving.objectives import TIMES, Objectives, phrase, statistic
+from perfmodel.serving.objectives import TIMES, statistic
 from perfmodel.specs.units import show
 
 _TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request"}
@@ -84,7 +87,13 @@ def _sureness(answer: Sized) -> list[tuple[str, str]]:
     return [("  80 % band", f"{sure.least:,.0f}-{most}"), ("meets it with", f"{sure.probability:.0%}")]
 
 
-def _rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
+def answer_rows(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
+    """Return label and cells of each number of answers, a gap between subjects.
+
+    Parameters
+    ----------
+    answers : sequence of Sized
+    """
     spared = any(answer.availability is not None for answer in answers)
     columns = [_cells(answer, spared) for answer in answers]
     return [(cells[0][0], [cell for _, cell in cells] if cells[0][0] else []) for cells in zip(*columns, strict=True)]
@@ -142,19 +151,13 @@ def print_load(answers: Sequence[Sized], console: Any) -> None:
     answers : sequence of Sized
     console : rich.console.Console
     """
-    side_by_side(load_title(answers), _names(answers), _rows(answers), console)
+    side_by_side(load_title(answers), _names(answers), answer_rows(answers), console)
     print_said([*_bounds(answers), *_notes(answers)], console)
 
 
 def load_html(answers: Sequence[Sized]) -> str:
     """Return answers side by side as HTML."""
-    return table_html(load_title(answers), _names(answers), _rows(answers), [*_bounds(answers), *_notes(answers)])
-
-
-def asked(objectives: Objectives) -> str:
-    """Return objectives in words."""
-    words = [f"{phrase(key)} within {show(limit, 's', 3)}" for key, limit in objectives.limits.items()]
-    return ", ".join(words) or "no objective"
+    return table_html(load_title(answers), _names(answers), answer_rows(answers), [*_bounds(answers), *_notes(answers)])
 
 
 def print_pools(found: Disaggregated, console: Any) -> None:
@@ -170,36 +173,49 @@ def print_pools(found: Disaggregated, console: Any) -> None:
     from rich.text import Text
 
     title = f"{found.decode.model.name}: {found.rate:g} requests/s, {asked(found.objectives)}"
-    console.print(Text(title, style="italic"))
     pools = found.pools
+    if pools is not None:
+        console.print(Text(textwrap.fill(found.verdict(), console.width), style="bold"))
+        console.print()
+    console.print(Text(title, style="italic"))
     if pools is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for heading in ("", "prefill pool", "decode pool"):
             table.add_column(heading, justify="right" if heading else "left")
-        loads = (pools.prefill, pools.decode)
+        sides = found.sides
+        loads = tuple(side.load for side in sides)
         rows = [
             ("system", [found.prefill.system.name, found.decode.system.name]),
             ("plan", [plan_name(found.prefill), plan_name(found.decode)]),
             ("replicas", [f"{load.replicas:,}" for load in loads]),
             ("utilisation", [f"{load.queue.utilisation:.0%}" for load in loads]),
             ("headroom", [_plain(load.headroom, "+.0%") for load in loads]),
+            ("chips", [f"{side.chips:,.0f}" for side in sides]),
+            ("  80 % band", [dict(_sureness(side)).get("  80 % band", "-") for side in sides]),
+            ("USD an hour", [_plain(side.usd_per_hour, ",.4g") for side in sides]),
+            ("power", [show(side.power_w, "W", 3) if math.isfinite(side.power_w) else "-" for side in sides]),
+            ("tokens/s a chip", [f"{tokens_a_chip(side):,.4g}" for side in sides]),
         ]
+        for at, side in enumerate(sides):
+            for (time, what), value in (side.checked.values if side.checked is not None else {}).items():
+                name = f"simulated {_TIMES[time]} {what if what == 'mean' else what.upper()}"
+                rows.append((name, [_time(value) if place == at else "" for place in range(2)]))
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
-            rows.append((f"TTFT {name}", [_time(statistic(pools.prefill.queue, "ttft", what)), ""]))
+            rows.append((f"TTFT {name}", [_time(statistic(loads[0].queue, "ttft", what)), ""]))
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
-            rows.append((f"TPOT {name}", ["", _time(statistic(pools.decode.queue, "tpot", what))]))
+            rows.append((f"TPOT {name}", ["", _time(statistic(loads[1].queue, "tpot", what))]))
         for what in _WHAT:
             name = what if what == "mean" else what.upper()
-            rows.append((f"ITL {name}", ["", _time(statistic(pools.decode.queue, "itl", what))]))
+            rows.append((f"ITL {name}", ["", _time(statistic(loads[1].queue, "itl", what))]))
         for label, cells in rows:
             table.add_row(Text(label), *map(Text, cells))
         console.print(table)
         moved = show(pools.transfer, "s", 3) if math.isfinite(pools.transfer) else "not published"
         late = show(pools.tpot_mean, "s", 3) if math.isfinite(pools.tpot_mean) else "not published"
         lines = [
-            f"{pools.chips:,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
+            f"{found.total('chips'):,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
             f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
         ]
         print_said([("", lines)], console)
@@ -211,14 +227,8 @@ def _sizing_title(sizing: Sizing) -> str:
     return f"{model}: {sizing.rate:g} requests/s, {asked(sizing.objectives)}, least {sizing.goal}"
 
 
-def _came_about(answer: Sized) -> str:
-    """Return how the number of chips came about, in a sentence."""
-    system, count = answer.scenario.system, answer.load.replicas
-    replicas = f"{count:,} replica{'s' if count > 1 else ''} of {plan_name(answer.scenario)}"
-    units = answer.chips / float(system.chips_per_node)
-    nodes = f", {units:,.0f} node{'s' if units > 1 else ''}" if system.sold_by == "node" and units == int(units) else ""
-    said = f"; {answer.checked.words()}" if answer.checked is not None else ""
-    return f"{system.name}: {answer.chips:,.0f} chips{nodes} = {replicas}{said}"
+def _floors(sizing: Sizing) -> list[str]:
+    return [words for answer in sizing.answers for words in floor_words(answer)]
 
 
 def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Sequence[str]]]:
@@ -226,8 +236,9 @@ def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Se
     others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
     rest = sizing.rejected[len(others) :]
     found: list[tuple[str, Sequence[str]]] = [
-        ("", [_came_about(answer) for answer in sizing.answers]),
+        ("", lines(sizing)),
         *_bounds(sizing.answers),
+        ("what objectives cost", [*_floors(sizing), *(price_words(sizing.answers[0]) if sizing.answers else [])]),
         ("why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others]),
     ]
     if explain:
@@ -251,7 +262,11 @@ def print_sizing(sizing: Sizing, console: Any, explain: bool, more: str = "--exp
         What lists them.
     """
     if sizing.answers:
-        side_by_side(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), console)
+        from rich.text import Text
+
+        console.print(Text(textwrap.fill(verdict(sizing), console.width), style="bold"))
+        console.print()
+        side_by_side(_sizing_title(sizing), _names(sizing.answers), answer_rows(sizing.answers), console)
     print_said(_sizing_said(sizing, explain, more), console)
 
 
@@ -260,7 +275,9 @@ def sizing_html(sizing: Sizing) -> str:
     if not sizing.answers:
         return table_html(sizing.reason, [], [], [("assumed", sizing.assumed), ("mind", sizing.warnings)])
     said = _sizing_said(sizing, False, "to_dict()")
-    return table_html(_sizing_title(sizing), _names(sizing.answers), _rows(sizing.answers), said)
+    return table_html(
+        f"{verdict(sizing)}. {_sizing_title(sizing)}", _names(sizing.answers), answer_rows(sizing.answers), said
+    )
 
 
 def load_text(answer: Sized) -> str:
@@ -282,3 +299,47 @@ def sizing_text(sizing: Sizing) -> str:
     """Return the answers of a search as plain text, or why there are none."""
     shown = plain(lambda console: print_sizing(sizing, console, False, "to_dict()"))
     return shown if sizing.answers else f"{textwrap.fill(sizing.reason, 100)}\n{shown}"
+
+
+def print_course(course: Course, console: Any, explain: bool = False) -> None:
+    """Print the answers of one question at several rates: what lasts, a line a step, and where the answer flips.
+
+    Parameters
+    ----------
+    course : Course
+    console : rich.console.Console
+    explain : bool
+        Whether to list every rejected plan of each step.
+    """
+    from rich.text import Text
+
+    console.print(Text(textwrap.fill(course.verdict(), console.width), style="bold"))
+    first = course.sizings[0]
+    paths = [
+        f"{path.system}: {' -> '.join(f'{chips:,.0f}' for chips in path.chips)} chips"
+        + (f", {path.usd:,.4g} USD an hour on average" if math.isfinite(path.usd) else "")
+        for path in course.paths
+    ]
+    unserved = dict.fromkeys(f"{name}: {why}" for one in course.sizings for name, why in one.unserved)
+    rejected = [
+        f"{one.rate:g}/s, {entry.system}, {entry.plan}: {entry.reason}"
+        for one in course.sizings
+        for entry in (one.rejected if explain else ())
+    ]
+    print_said(
+        [
+            ("rate by rate", course_lines(course)),
+            ("systems that serve every one", paths),
+            ("where the answer changes", course.flips()),
+            ("what does not serve", list(unserved)),
+            ("rejected", rejected),
+            ("assumed", first.assumed),
+            ("mind", list(dict.fromkeys(word for one in course.sizings for word in one.warnings))),
+        ],
+        console,
+    )
+
+
+def course_text(course: Course) -> str:
+    """Return the answers of one question at several rates as plain text."""
+    return plain(lambda console: print_course(course, console))

@@ -134,7 +134,7 @@ def check_given(options: Mapping[str, Any], swept: bool = False, limited: bool =
     """
     given = [name for name, value in options.items() if value is not None and value is not False]
     if "sessions" not in given:
-        for name in ("users", "tier"):
+        for name in ("tier",) if limited else ("users", "tier"):  # people may come with requests of their own, too
             if name in given:
                 raise UserError(f"{flag(name)} is about sessions: give --sessions with it")
         return False

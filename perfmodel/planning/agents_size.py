@@ -103,7 +103,8 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
 #: Options of a search over a rate.
 _SEARCHED = (
     *("least", "precisions", "ks", "allow_unmeasured", "no_objective", "confidence"),
-    *("headroom", "availability", "chip_mtbf", "profile", "prefill_on"),
+    *("headroom", "availability", "chip_mtbf", "profile", "prefill_on", "growth", "years", "save"),
+    *("active", "requests_per_minute", "peak", "max_nodes", "max_power", "max_cost"),
 )
 
 

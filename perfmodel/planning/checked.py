@@ -51,9 +51,14 @@ class Checked:
         """Whether an objective is missed by two standard errors; what is neither is too close to call."""
         return any(self._beyond(key, -2.0) > 1.0 for key in self.values)
 
+    @property
+    def nearest(self) -> Key:
+        """The objective that stands worst."""
+        return max(self.values, key=lambda one: self._beyond(one, 2.0))
+
     def words(self) -> str:
         """Return the objective that stands worst, with what the simulation gives."""
-        key = max(self.values, key=lambda one: self._beyond(one, 2.0))
+        key = self.nearest
         sure = f" +- {self.errors[key] / self.values[key]:.1%}" if self.errors[key] > 0 else ""
         found = f"simulated {phrase(key)} {show(self.values[key], 's', 3)}{sure}"
         return found if self.met or self.missed else f"{found}: too close to call"
@@ -84,3 +89,37 @@ class Sure:
     least: float
     most: float
     probability: float
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an answer costs at another limit of one objective.
+
+    Attributes
+    ----------
+    objective : tuple of str
+        Time and statistic.
+    limit : float
+        [s]
+    replicas : int
+        0 where no number of them meets it.
+    chips, usd_per_hour : float
+        [1], [USD]
+    """
+
+    objective: Key
+    limit: float
+    replicas: int
+    chips: float
+    usd_per_hour: float
+
+    def to_dict(self) -> shapes.PriceOfObjective:
+        """Return the documented JSON object."""
+        there = self.replicas > 0
+        return {
+            "objective": "_".join((*self.objective, "s")),
+            "limit_s": shapes.number(self.limit),
+            "replicas": self.replicas if there else None,
+            "chips": shapes.number(self.chips) if there else None,
+            "usd_per_hour": shapes.number(self.usd_per_hour) if there else None,
+        }

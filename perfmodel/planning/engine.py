@@ -54,6 +54,7 @@ class Requests:
         self.steps = np.floor(passes + np.arange(count) * _GOLDEN % 1.0 + 1e-9).astype(int).tolist()
         whole = np.asarray(self.prompt) + output
         self.bytes = np.asarray(times.bytes_of(whole)).tolist()
+        self.prompt_bytes = np.asarray(times.bytes_of(np.asarray(self.prompt))).tolist()
         #: KV cache of a block [B]: its share of a request of mean length.
         self.block_bytes = float(times.bytes_of(whole.mean())) / float(whole.mean()) * load.block_tokens
         self.coscheduled = times.coscheduled.tolist()
@@ -80,9 +81,18 @@ class Requests:
             return float(form(self.tokens(request), coscheduled, self.share(request)))
         table: list[list[float]] = getattr(self, name)
         knots = self.coscheduled
+        if coscheduled <= knots[0]:
+            return table[0][request]
         at = min(max(bisect_right(knots, coscheduled) - 1, 0), len(knots) - 2)
         share = min(max((coscheduled - knots[at]) / (knots[at + 1] - knots[at]), 0.0), 1.0)
         return float(table[at][request] * (1 - share) + table[at + 1][request] * share)
+
+    def held(self, request: int) -> float:
+        """Cache of what is to be prefilled [B]."""
+        if self.brought[request]:
+            return float(self.times.bytes_of(self.tokens(request)))
+        found: float = self.prompt_bytes[request]
+        return found
 
     def share(self, request: int) -> float:
         """Share of what a request prefills that the prefix cache holds [1]."""
@@ -174,11 +184,11 @@ class Replica:
             if self.full_length + whole > times.pool and not (requests.grows and self.inside == 0):
                 if not requests.grows:
                     return
-                if self._held(1) + float(times.bytes_of(requests.tokens(request))) > times.pool:
+                if self._held(1) + requests.held(request) > times.pool:
                     return
             self.queue.popleft()
             self.full_length += whole
-            self.entry[request] = float(times.bytes_of(requests.tokens(request))) if requests.grows else 0.0
+            self.entry[request] = requests.held(request) if requests.grows else 0.0
             self.inside += 1
             if math.isnan(requests.admitted[request]):
                 requests.admitted[request] = now
@@ -234,15 +244,18 @@ class Replica:
         room, through, parts = self.times.budget, [], []
         while self.entering and room > 0:
             request = self.entering[0]
-            tokens = min(room, self.left[request])
+            left = self.left[request]
+            tokens = left if left < room else room
             parts.append((request, tokens / max(1.0, requests.tokens(request) * (1 - requests.share(request)))))
             room -= tokens
             self.left[request] -= tokens
             if self.left[request] > 0:
                 break
             through.append(self.entering.popleft())
-        coscheduled = float(len(parts))
-        return sum(share * requests.of("took", request, coscheduled) for request, share in parts), through
+        coscheduled, took = float(len(parts)), 0.0
+        for request, share in parts:
+            took += share * requests.of("took", request, coscheduled)
+        return took, through
 
     def _next_slot(self, now: float) -> None:
         """Let the next prompt ride along with decoding, where the machine does that."""
@@ -393,7 +406,8 @@ class Replica:
         if self.decoding:
             gaps = requests.gaps
             one = leg.first
-            gaps.extend((now, leg.began + one - ready, 1.0) for ready in leg.fresh)
+            if leg.fresh:
+                gaps.extend([(now, leg.began + one - ready, 1.0) for ready in leg.fresh])
             later = self.decoding * leg.count - len(leg.fresh)
             if later:
                 gaps.append((now, span / leg.count, later))

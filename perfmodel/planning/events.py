@@ -70,7 +70,10 @@ class _World:
         if count == 1:
             chosen = 0
         elif self.routing == "least-loaded":
-            chosen = min(range(count), key=lambda one: (replicas[one].load, (one - self.turn) % count))
+            loads = [replica.inside + len(replica.queue) for replica in replicas]
+            least, chosen = min(loads), self.turn % count
+            while loads[chosen] > least:
+                chosen = (chosen + 1) % count
         elif self.routing == "round-robin":
             chosen = self.turn % count
         else:

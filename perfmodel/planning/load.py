@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perfmodel import shapes
 from perfmodel.entered import idle, unmoved
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
-from perfmodel.planning.checked import Checked, Sure
+from perfmodel.planning.checked import Checked, Key, Price, Sure
 from perfmodel.prediction import METRICS, drafted, evaluate, numbers, per_mtok, question_of, run
 from perfmodel.serving.availability import Availability
 from perfmodel.serving.chain import FULL
 from perfmodel.serving.cost import cost, draw
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.objectives import LIMITS, QUEUE_TIMES, Loaded, Objectives, loaded, statistic, summary
+from perfmodel.serving.objectives import LIMITS, QUEUE_TIMES, Loaded, Objectives, loaded, phrase, statistic, summary
 from perfmodel.serving.service import Service, serve
 from perfmodel.serving.steady import Steady, steady_state
 from perfmodel.serving.step_times import step_times
@@ -24,6 +25,7 @@ from perfmodel.serving.traffic import FIXED, LOGNORMAL, is_trace, lengths_of
 from perfmodel.shown import Shown
 from perfmodel.specs.paths import put, put_all
 from perfmodel.specs.types import Scenario, Traffic
+from perfmodel.specs.units import show as written
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,6 +54,10 @@ class Sized(Shown):
         What a simulation makes of the objectives, where a search picked the answer.
     sure : Sure or None
         How many chips the spread of the prediction takes, and how likely the answer meets its objectives.
+    floors : dict
+        By objective: what it comes to on a machine with nothing else to do [s].
+    prices : tuple of Price
+        What other limits of each objective cost.
     idle : tuple of str
         Changes of the question that moved nothing.
     """
@@ -69,6 +75,8 @@ class Sized(Shown):
     idle: tuple[str, ...] = ()
     checked: Checked | None = None
     sure: Sure | None = None
+    floors: Mapping[Key, float] = field(default_factory=dict)
+    prices: tuple[Price, ...] = ()
 
     def under_load(self) -> shapes.Load:
         """Return the part of the JSON object that is about the load."""
@@ -106,13 +114,16 @@ class Sized(Shown):
             if self.sure is None
             else {"low": shapes.number(self.sure.least), "high": shapes.number(self.sure.most)},
             "probability": None if self.sure is None else shapes.number(self.sure.probability),
+            "floors": {f"{time}_{what}_s": shapes.number(value) for (time, what), value in self.floors.items()},
+            "prices": [price.to_dict() for price in self.prices],
         }
 
     def row(self) -> dict[str, Any]:
         """Return the answer as flat columns."""
         data: dict[str, Any] = {**self.plan_dict()}
         money, draft, times, checked = (data.pop(key) for key in ("usd_per_mtok", "speculation", "times", "checked"))
-        flat: dict[str, Any] = {}
+        flat: dict[str, Any] = {f"floor_{key}": value for key, value in data.pop("floors").items()}
+        del data["prices"]
         for key, value in (data | times).items():
             flat |= spread(key, value)
         for objective, found in (checked or {}).items():
@@ -137,6 +148,16 @@ class Sized(Shown):
             f"saturated: {self.load.rate:g} requests/s against at most {most:.3g} of {self.load.replicas} "
             f"replica{'s' if self.load.replicas > 1 else ''} ({LIMITS[service.binding]}); "
             f"{math.floor(self.load.rate / (service.capacity * FULL)) + 1} would keep up"
+        )
+
+    @property
+    def missed(self) -> str:
+        """Which objectives the load misses, and by how much, else empty."""
+        limits, queue = self.load.objectives.limits, self.load.queue
+        failed = [] if queue.saturated else self.load.objectives.failed(queue)
+        both = [(phrase(key), statistic(queue, *key), limits[key]) for key in failed]
+        return ", ".join(
+            f"{name} of {written(now, 's', 3)} misses {written(limit, 's', 3)}" for name, now, limit in both
         )
 
     def goal(self, name: str) -> float:

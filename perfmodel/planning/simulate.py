@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,27 +157,24 @@ class Comparison(Shown):
         return pd.DataFrame(rows)
 
 
-def measured(ran: Simulated) -> _Times:
+def measured(ran: Simulated, shares: Sequence[str] = ("p50", "p90", "p99")) -> _Times:
     """Return mean and percentiles of what requests met, by time [s]; null where nothing was met."""
     found: _Times = {}
+    levels = np.array([float(share[1:]) / 100 for share in shares])
     for key, name in QUEUE_TIMES.items():
         values = ran.gap if name == "itl" else getattr(ran, name)
         weight = ran.gap_count if name == "itl" else np.ones(len(values))
         kept = ~np.isnan(values)
         values, weight = values[kept], weight[kept]
         if not len(values):
-            found[key] = dict.fromkeys(("p50", "p90", "p99", "mean"))
+            found[key] = dict.fromkeys((*shares, "mean"))
             continue
         order = np.argsort(values)
         below = np.cumsum(weight[order])
-        at = np.searchsorted(below, np.array([0.5, 0.9, 0.99]) * below[-1])
-        shares = values[order][np.minimum(at, len(values) - 1)]
-        found[key] = {
-            "p50": float(shares[0]),
-            "p90": float(shares[1]),
-            "p99": float(shares[2]),
-            "mean": float(np.sum(values * weight) / below[-1]),
-        }
+        at = np.searchsorted(below, levels * below[-1])
+        reached = values[order][np.minimum(at, len(values) - 1)]
+        found[key] = dict(zip(shares, reached.tolist(), strict=True))
+        found[key]["mean"] = float(np.sum(values * weight) / below[-1])
     return found
 
 

@@ -8,13 +8,13 @@ from statistics import NormalDist
 import numpy as np
 
 from perfmodel.machines import speculation
-from perfmodel.planning.checked import Checked, Key, Sure
+from perfmodel.planning.checked import Checked, Key, Price, Sure
 from perfmodel.planning.events import simulate
 from perfmodel.planning.load import Sized
 from perfmodel.planning.requests import drawn
 from perfmodel.planning.simulate import measured
 from perfmodel.prediction import run
-from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for
+from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for, statistic
 from perfmodel.specs.types import Scenario
 
 #: Seeds at least and at most, and requests of each at least.
@@ -24,8 +24,14 @@ _REPLICAS, _FEW, _MANY_RUNNING = 8, 3, 48
 #: Mean lives of a request until a replica is in its stride, and those that are looked at then.
 _WARM_UP, _LOOKED_AT = 3.0, 9.0
 #: Ratio to its limit from which on one seed is enough to know that an objective is missed, and that all are met.
-_FAR, _NEAR = 1.25, 0.75
+_FAR, _NEAR = 1.12, 0.75
+#: Factors on an objective at which its price is told.
+_PRICED = (0.8, 1.0, 1.5, 2.5)
 
+#: Share of what a replica can do at which it counts as idle, and replicas that no price looks beyond.
+_IDLE, _MANY = 1e-3, 100_000
+#: Standard deviations to which the chance of meeting the objectives is told.
+_STEP = 0.25
 #: Standard deviations from the middle to an end of an 80 % band.
 _BAND = NormalDist().inv_cdf(0.9)
 
@@ -58,6 +64,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
     count = last + math.ceil(life)
     rate = load.rate * growth * factor * replicas / load.replicas
     seen: dict[Key, list[float]] = {key: [] for key in limits}
+    percentiles = sorted({what for _, what in limits if what != "mean"})
     found = Checked(limits, {}, {}, 0)
     for seed in range(SEEDS[1]):
         ran = simulate(
@@ -68,7 +75,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
             replicas=replicas,
             routing=service.routing,
         )
-        met = measured(ran.between(first, last))
+        met = measured(ran.between(first, last), percentiles)
         for (time, what), values in seen.items():
             value = met[next(key for key, name in QUEUE_TIMES.items() if name == time)][what]
             values.append(0.0 if value is None else value)
@@ -108,7 +115,7 @@ def slower(objectives: Objectives, factor: float) -> Objectives:
     return Objectives({key: limit / factor for key, limit in objectives.limits.items()})
 
 
-def sure(answer: Sized, most: int) -> Sure | None:
+def sure(answer: Sized, whole: bool = True) -> Sure | None:
     """Return how many chips the spread of the prediction takes, and how likely the answer meets its objectives.
 
     A machine whose every time is longer by a factor is one of the present times at a rate higher by it, with
@@ -117,8 +124,8 @@ def sure(answer: Sized, most: int) -> Sure | None:
     Parameters
     ----------
     answer : Sized
-    most : int
-        Replicas beyond which the search for the most chips stops.
+    whole : bool
+        Whether only whole units of purchase count.
 
     Returns
     -------
@@ -129,13 +136,18 @@ def sure(answer: Sized, most: int) -> Sure | None:
     if not load.objectives.limits or not sigma > 0:
         return None
 
-    def needed(factor: float) -> int:
+    def needed(factor: float, near: float) -> int:
         count, _ = replicas_for(
-            load.service, load.rate * factor, load.arrival_scv, slower(load.objectives, factor), most
+            load.service,
+            load.rate * factor,
+            load.arrival_scv,
+            slower(load.objectives, factor),
+            _MANY,
+            math.ceil(near),
         )
         return count
 
-    now = needed(1.0)
+    now = needed(1.0, load.replicas)
     if not now:
         return None
     # Where the simulation was content with fewer, what the closed form takes stands for them.
@@ -146,16 +158,58 @@ def sure(answer: Sized, most: int) -> Sure | None:
         return not queue.saturated and not slower(load.objectives, factor).failed(queue)
 
     low, high = 1.0, math.exp(4 * sigma)
-    while high / low > 1.03:
+    while high / low > math.exp(_STEP * sigma):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
     each = answer.chips / count
-    slow, fast = (needed(math.exp(sign * _BAND * sigma)) for sign in (1, -1))
+    end = math.exp(_BAND * sigma)
+    slow, fast = needed(end, now * end), needed(1 / end, now / end)
+    least, most = (sold(answer.scenario, one) if whole else one for one in (fast or 1, slow))
     return Sure(
-        math.ceil(each * sold(answer.scenario, fast or 1)),
-        math.ceil(each * sold(answer.scenario, slow)) if slow else math.inf,
-        NormalDist().cdf(math.log(low) / sigma),
+        math.ceil(each * least),
+        math.ceil(each * most) if slow else math.inf,
+        NormalDist().cdf(math.log(math.sqrt(low * high)) / sigma),
     )
+
+
+def floors(answer: Sized) -> dict[Key, float]:
+    """Return what each objective comes to on a machine with nothing else to do [s].
+
+    Parameters
+    ----------
+    answer : Sized
+    """
+    load = answer.load
+    idle = queue_of(load.service, load.service.capacity * _IDLE, 1.0, 1)
+    return {key: statistic(idle, *key) for key in load.objectives.limits}
+
+
+def prices(answer: Sized) -> tuple[Price, ...]:
+    """Return what an answer costs at other limits of each objective, the others as they are.
+
+    The plan stays, and what the closed form takes at each limit goes in proportion to what was simulated.
+
+    Parameters
+    ----------
+    answer : Sized
+        With its floors.
+    """
+    load, limits = answer.load, answer.load.objectives.limits
+    now, _ = replicas_for(load.service, load.rate, load.arrival_scv, load.objectives, _MANY, load.replicas)
+    found = []
+    for key, limit in limits.items():
+        near = now or load.replicas
+        for factor in _PRICED:
+            other = float(f"{limit * factor:.3g}") if factor != 1.0 else limit
+            changed = Objectives({**limits, key: other})
+            count = now
+            if factor != 1.0:
+                count, _ = replicas_for(load.service, load.rate, load.arrival_scv, changed, 20 * load.replicas, near)
+            near = count or near
+            replicas = sold(answer.scenario, math.ceil(count / now * load.replicas - 1e-9)) if count and now else 0
+            share = replicas / load.replicas
+            found.append(Price(key, other, replicas, answer.chips * share, answer.usd_per_hour * share))
+    return tuple(found)
 
 
 def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:
@@ -169,10 +223,28 @@ def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:
     fewer : bool
         Whether a unit less is wanted.
     """
-    system = scenario.system
-    unit = float(system.chips_per_node) if system.sold_by == "node" else 1.0
-    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    unit, each = _unit(scenario)
     units = math.ceil(replicas * each / unit * (1 - 1e-12))
     # Where a replica takes more than a unit, a unit less may hold as many.
     held = int((units - fewer) * unit / each * (1 + 1e-12))
     return held if not fewer else min(held, replicas - 1)
+
+
+def within(scenario: Scenario, chips: float) -> int:
+    """Return the replicas that whole units of purchase hold within a number of chips.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The plan of a replica.
+    chips : float
+    """
+    unit, each = _unit(scenario)
+    return int(math.floor(chips / unit * (1 + 1e-12)) * unit / each * (1 + 1e-12))
+
+
+def _unit(scenario: Scenario) -> tuple[float, float]:
+    """Return the chips of a unit of purchase, and of a replica."""
+    system = scenario.system
+    each = float(scenario.deployment.tp) * float(scenario.deployment.pp) + float(speculation.extra_chips(scenario))
+    return float(system.chips_per_node) if system.sold_by == "node" else 1.0, each

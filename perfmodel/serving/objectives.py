@@ -17,7 +17,7 @@ from perfmodel.serving.service import Service
 QUEUE_TIMES = {"wait_s": "wait", "ttft_s": "ttft", "tpot_s": "tpot", "itl_s": "itl", "request_latency_s": "latency"}
 TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "latency": "request latency"}
 #: What of a time an objective can be about.
-STATISTICS = ("mean", "p50", "p90", "p99")
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 #: What ends a replica's growth where no objective does.
 LIMITS = {
     "memory": "KV cache full",
@@ -269,7 +269,7 @@ def breaking_rate(
 
 
 def replicas_for(
-    service: Service, rate: float, arrival_scv: float, objectives: Objectives, most: int
+    service: Service, rate: float, arrival_scv: float, objectives: Objectives, most: int, near: int = 0
 ) -> tuple[int, list[tuple[str, str]]]:
     """Return the fewest replicas that meet the objectives, or 0 and the objectives that fail however many there are.
 
@@ -281,6 +281,8 @@ def replicas_for(
     objectives : Objectives
     most : int
         Replicas beyond which the search stops.
+    near : int
+        A guess, from which the search begins.
 
     Returns
     -------
@@ -297,18 +299,28 @@ def replicas_for(
     alone = objectives.failed(load_queue(service, min(rate / most, service.capacity * 1e-3), 1.0))
     if alone:
         return 0, alone
-    return _fewest(failing, least, most)
+    return _fewest(failing, least, most, near)
 
 
 def _fewest(
-    failing: Callable[[int], list[tuple[str, str]]], least: int, most: int
+    failing: Callable[[int], list[tuple[str, str]]], least: int, most: int, near: int
 ) -> tuple[int, list[tuple[str, str]]]:
-    broken, step, reached = least - 1, 1, least
-    while found := failing(reached):
-        broken = reached
-        if reached >= most:
-            return 0, found
-        reached, step = min(most, reached + step), step * 2
+    """Search outwards from a guess in steps that double, then in halves."""
+    reached, step = min(most, max(least, near)), 1
+    broken = least - 1
+    if found := failing(reached):
+        while found:
+            broken = reached
+            if reached >= most:
+                return 0, found
+            reached, step = min(most, reached + step), step * 2
+            found = failing(reached)
+    else:
+        while reached > least:
+            if failing(lower := max(least, reached - step)):
+                broken = lower
+                break
+            reached, step = lower, step * 2
     while reached - broken > 1:
         middle = (reached + broken) // 2
         if failing(middle):

@@ -29,6 +29,9 @@ _ROUNDS = 12
 #: Steps until the own arrival is forgotten.
 WAKE = 12
 
+#: Chance below which a state is not left.
+_NEVER = 1e-100
+
 
 @dataclass(frozen=True)
 class Prompts:
@@ -236,9 +239,7 @@ def steps_of(prompts: Prompts, step: float, full: float) -> Steps:
         left = state - last
         chain[state, left:] = rows[last, : STATES - left]
     chain[:, -1] += 1 - chain.sum(axis=1)
-    balance = (np.eye(STATES) - chain).T
-    balance[-1] = 1.0
-    law = np.maximum(0.0, np.linalg.solve(balance, np.eye(STATES)[-1]))
+    law = stationary_law(chain)
     return Steps(step, full, unit, law / law.sum(), chain, sums, prompts)
 
 
@@ -393,3 +394,30 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
     shares = np.cumsum(mass)
     shares /= shares[-1]
     return Law(times, shares, float(np.sum(mass * times) / mass.sum())), work / work.sum()
+
+
+def stationary_law(chain: Any) -> Any:
+    """Return the law that a chain keeps, state by state taken out without a subtraction (Grassmann, Taksar, Heyman).
+
+    Parameters
+    ----------
+    chain : ndarray
+        Probability of the next state, one row a state [1].
+
+    Returns
+    -------
+    ndarray
+        Probabilities [1].
+    """
+    left = chain.copy()
+    for last in range(len(left) - 1, 0, -1):
+        # A state that no lower one is reached from is as good as absorbing.
+        left[:last, last] /= max(float(left[last, :last].sum()), _NEVER)
+        left[:last, :last] += left[:last, last, None] * left[last, None, :last]
+    law = np.zeros(len(left))
+    law[0] = 1.0
+    for state in range(1, len(left)):
+        law[state] = law[:state] @ left[:state, state]
+        if law[state] > 1 / _NEVER:
+            law /= law[state]
+    return law / law.sum()

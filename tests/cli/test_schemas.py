@@ -86,6 +86,8 @@ def draw(rng, folder):
         "solve": (4, ["tpot", *small, "--for", "memory.hbm.bandwidth", "--target", rng.choice(["4ms", "9ms", "1us"])]),
         "size": (1.5, [*small, *rate, *(limits or ["--no-objective"]), *rng.choice([[], ["--availability", "0.999"]])]),
         "size ": (1.5, ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--prefill-on", "dgx-h100:tp=2", *rate, *limits]),
+        "capacity": (1, [*small, "--nodes", "1", *(limits or ["--no-objective"]), *rng.choice([[], rate])]),
+        "size  ": (0.5, [*small, "--rate", "2,9", *(limits or ["--no-objective"])]),
         "simulate": (3, [*small, *rng.choice([["--rate", "2"], ["--concurrency", "4"]]), "--requests", "50"]),
         "validate": (1, ["--data", str(folder / "rows.csv")]),
         "launch": (
@@ -172,6 +174,7 @@ ASKS = {
     "explain": ["tpot", "llama-3.1-8b", "--on", "dgx-h100"],
     "solve": ["tpot", "llama-3.1-8b", "--on", "dgx-h100", "--for", "memory.hbm.bandwidth", "--target", "4ms"],
     "size": ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--rate", "20", "--tpot-mean", "30ms"],
+    "capacity": ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--nodes", "1", "--no-objective"],
     "simulate": ["llama-3.1-8b", "--on", "dgx-h100:tp=1", "--rate", "2", "--requests", "50"],
     "collective": ["all-reduce", "--on", "dgx-h100", "--tp", "8", "--message", "1MB"],
 }

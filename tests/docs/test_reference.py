@@ -42,6 +42,7 @@ QUESTIONS = {
     "sweep",
     "fit",
     "size",
+    "capacity",
     "tco",
     "explain",
     "solve",

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from perfmodel.planning.candidates import landscape
 from perfmodel.planning.load import at_rate, cautions, plan_name
-from perfmodel.planning.size import Sizing, landscape, size
+from perfmodel.planning.size import Sizing, size
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure

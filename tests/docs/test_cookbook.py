@@ -1,0 +1,34 @@
+"""Every task of the cookbook is one command, and runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli import run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cookbook.md").read_text("utf-8")
+TASKS = re.findall(r"^\*\*(\d+) · .*?```sh\n(perfmodel .*?)\n```", PAGE, re.M | re.S)
+#: Tasks that take seconds; the others run each night.
+QUICK = {"11", "12", "13", "14", "15", "16", "17", "18", "20"}
+
+
+def test_there_are_thirty_of_one_line_each():
+    assert [int(number) for number, _ in TASKS] == list(range(1, 31))
+    assert not [command for _, command in TASKS if "\n" in command]
+
+
+@pytest.mark.parametrize(
+    ("number", "command"),
+    [pytest.param(*task, marks=[] if task[0] in QUICK else [pytest.mark.nightly]) for task in TASKS],
+    ids=[number for number, _ in TASKS],
+)
+def test_a_task_runs(number, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(shlex.split(command)[1:]) == 0
+    out, err = capsys.readouterr()
+    assert out or list(tmp_path.iterdir())
+    assert "internal error" not in err
+    if number == "10":
+        assert run(["plans", "check", "plan.yaml"]) == 0
