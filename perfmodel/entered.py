@@ -83,6 +83,24 @@ def counts(path: str) -> str:
     return next((words for form, words in _COUNTS if re.fullmatch(form, path)), "")
 
 
+#: What is said of an input that was given and moved nothing.
+_NOTHING, _NOT_ENTERED = "moved nothing in this answer", "did not enter this answer"
+
+
+def is_idle(line: str) -> bool:
+    """Whether a line names an input that was given and moved nothing: one that no answer keeps to itself.
+
+    Parameters
+    ----------
+    line : str
+
+    Returns
+    -------
+    bool
+    """
+    return _NOTHING in line or _NOT_ENTERED in line
+
+
 def said(path: str, entered: bool, why: str = "") -> str:
     """Return the line that names an input which moved nothing.
 
@@ -100,9 +118,9 @@ def said(path: str, entered: bool, why: str = "") -> str:
     str
     """
     if entered:
-        return f"{path} moved nothing in this answer: something else decides"
+        return f"{path} {_NOTHING}: something else decides"
     words = why or counts(path)
-    return f"{path} did not enter this answer" + (f": {words}" if words else "")
+    return f"{path} {_NOT_ENTERED}" + (f": {words}" if words else "")
 
 
 def as_nodes(ledger: Ledger, scenario: Scenario) -> Scenario:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from perfmodel.entered import is_idle
 from perfmodel.outputs.tables import money_figure, notes, plain, print_said, side_by_side, table_html
 from perfmodel.planning.tco.cash import full_from
 from perfmodel.planning.tco.ownership import REFERENCE, Owned, Owning
@@ -164,6 +165,7 @@ def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
     if len(found.order) > 1:
         lines.insert(0, "chance: that it is cheaper than the first")
     own = [word for word in result.assumed if catalog.IN_PLACE in word or word.startswith("region ")]
+    own += dict.fromkeys(line for owned in result.systems for line in owned.answer.warnings if is_idle(line))
     print_said([("mind", lines if verbose else [*lines[:6], *own])], console)
     for at in range(len(result.systems)) if verbose else found.order[:1]:
         if result.systems[at].choice is not None:

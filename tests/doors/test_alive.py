@@ -28,11 +28,12 @@ from perfmodel.machines import all_reduce, kernels
 from perfmodel.planning.load import at_rate, load_dict
 from perfmodel.planning.pools import disaggregated
 from perfmodel.planning.simulate import ask as simulate
-from perfmodel.planning.tco import bom, ownership
+from perfmodel.planning.tco import asking, bom, ownership
 from perfmodel.prediction import content, evaluate, run
 from perfmodel.question import Options, resolve
 from perfmodel.results import results
 from perfmodel.serving.availability import with_failures
+from perfmodel.serving.cost import cost_of
 from perfmodel.serving.disaggregation import transfer
 from perfmodel.serving.objectives import Objectives
 from perfmodel.specs import catalog, files
@@ -144,10 +145,8 @@ def owned(scenario: Scenario) -> Any:
     """Return what predict and tco say."""
     answer = run(scenario)
     assert not answer.reason
-    money = ownership.cost_of(scenario)
-    owned = ownership.Owned(
-        answer, money, bom.bill(scenario.system), np.nan, ownership._break_even(answer, money), (), ()
-    )
+    money = cost_of(scenario)
+    owned = ownership.Owned(answer, money, bom.bill(scenario.system), np.nan, asking._break_even(answer, money), (), ())
     return [content(answer), ownership.costs(owned), owned.break_even]
 
 
