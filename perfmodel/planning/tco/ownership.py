@@ -249,7 +249,12 @@ class Owning(Shown):
             "limit": owned.limit or None,
             "price": _price(owned),
             "curve": [
-                {"tpot_s": point.tpot, "usd_per_mtok": point.usd, "concurrency": point.users, "plan": point.plan}
+                {
+                    "tpot_s": shapes.number(point.tpot),
+                    "usd_per_mtok": shapes.number(point.usd),
+                    "concurrency": shapes.number(point.users),
+                    "plan": point.plan,
+                }
                 for point in owned.curve
             ],
             "ways": _ways(owned.choice),
@@ -285,8 +290,8 @@ def _ways(choice: Choice | None) -> list[shapes.WayToServe]:
             {
                 "name": way.name,
                 "said": way.said,
-                "usd_per_mtok": list(choice.costs[way.name]),
-                "mtok_per_day": list(choice.loads),
+                "usd_per_mtok": [shapes.number(value) for value in choice.costs[way.name]],
+                "mtok_per_day": [shapes.number(value) for value in choice.loads],
                 "wins_from_mtok_per_day": shapes.number(low),
                 "wins_to_mtok_per_day": shapes.number(high),
             }
