@@ -243,7 +243,7 @@ class Coming(TypedDict, total=False):
     peak: Annotated[
         Quantity | None, Said("F", "Busiest time over the mean of what people ask.", "1", {"least": 1.0, "most": 1e3})
     ]
-    growth: Annotated[Name | None, Said("G/year", "Growth of the rate a year, with --years: 60%/year.", unit=None)]
+    growth: Annotated[Name | None, Said("G/year", "Growth of the rate a year, with --years: 60%/year.")]
     years: Annotated[Quantity | None, Said("N", "Years to look ahead, with --growth.", "1", {**_COUNT, "most": 30.0})]
 
 
@@ -360,7 +360,7 @@ class CostQuestion(Question, total=False):
         bool | None,
         Said("", "Compare owning, renting and token prices, and say at which load each wins.", unit=None, switch=True),
     ]
-    growth: Annotated[Name | None, Said("G/year", "Growth of the load a year, in the cash flow: 30%/year.", unit=None)]
+    growth: Annotated[Name | None, Said("G/year", "Growth of the load a year, in the cash flow: 30%/year.")]
     cash: Annotated[
         Name | None, Said("FILE.csv|.xlsx", "Write the cash flow of each system by year to a file.", unit=None)
     ]

@@ -299,7 +299,7 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
     return replace(
         answer,
         availability=found,
-        chips=answer.chips * share,
+        chips=float(round(answer.chips * share)),
         usd_per_hour=answer.usd_per_hour * share,
         usd_per_mtok=answer.usd_per_mtok * share,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def read_option(name: str, value: Any, said: Said, door: str = "") -> Any:
         return value
     if said.many:
         parts = value.split(",") if isinstance(value, str) else value
-        if isinstance(parts, Mapping) or not hasattr(parts, "__len__") or not len(parts):
+        if isinstance(parts, Mapping | Set | bytes) or not hasattr(parts, "__len__") or not len(parts):
             raise UserError(f"{door} {reprlib.repr(value)}: expected {said.metavar}")
         return tuple(read_option(name, part, said._replace(many=False), door) for part in parts)
     if (said.of or name) in FIELDS:

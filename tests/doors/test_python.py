@@ -199,6 +199,8 @@ def test_a_wrong_type_is_refused_in_one_line(name: str) -> None:
             for wrong in WRONG:
                 if isinstance(wrong, bool) and parameter in SWITCHES:
                     continue
+                if (verb, parameter) == ("size", "rate") and isinstance(wrong, np.ndarray):
+                    continue  # several rates, an answer each
                 line(lambda wrong=wrong, p=parameter, a=asked: getattr(perfmodel, name)(**{**a, p: wrong}))
                 tried += 1
     assert tried >= 50

@@ -115,7 +115,7 @@ def test_a_wrong_spec_is_told_by_file_and_field(tmp_path) -> None:
 
 
 def test_a_simulation_needs_one_kind_of_arrivals() -> None:
-    with pytest.raises(perfmodel.UserError, match="one of --rate, --trace and --concurrency"):
+    with pytest.raises(perfmodel.UserError, match="one of --rate, --trace, --concurrency and --sessions"):
         perfmodel.simulate("llama-3.1-8b", on=H100, rate=5, concurrency=5)
 
 

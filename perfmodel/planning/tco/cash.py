@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from perfmodel import shapes
 from perfmodel.equations import power, tco
 from perfmodel.numerics import NAN
 from perfmodel.prediction import Prediction
@@ -177,14 +178,14 @@ def rows(name: str, flow: Flow) -> list[dict[str, float | int | str | None]]:
     found = []
     for year in flow.years:
         values = {units.get(key, f"{key}_usd"): value for key, value in vars(year).items()}
-        clean = {key: None if value != value else value for key, value in values.items()}
+        clean = {key: shapes.number(value) for key, value in values.items()}
         found.append(
             {
                 "system": name,
                 **clean,
-                "npv_usd": flow.npv,
-                "usd_per_mtok": flow.usd_per_mtok,
-                "usd_per_task": flow.usd_per_task,
+                "npv_usd": shapes.number(flow.npv),
+                "usd_per_mtok": shapes.number(flow.usd_per_mtok),
+                "usd_per_task": shapes.number(flow.usd_per_task),
             }
         )
     return found
