@@ -98,7 +98,7 @@ class Settings:
             # A wait is the small difference of two times; its digits are theirs.
             phase = name.partition("_")[0]
             parts = [np.abs(right[part][laid][known]) for part in right if part.startswith(f"{phase}_")]
-            slack = 1e-13 * np.max(parts, axis=0) if phase in PHASES else 0.0
+            slack = 1e-12 * np.max(parts, axis=0) if phase in PHASES else 0.0
             off = np.maximum(np.abs(shown[known] - wanted[known]) - slack, 0.0)
             off = np.divide(off, np.abs(wanted[known]), out=np.where(off > 0, np.inf, 0.0), where=wanted[known] != 0)
             numbers, worst = numbers + int(known.sum()), max(worst, float(np.max(off, initial=0.0)))

@@ -200,7 +200,7 @@ def test_an_input_that_the_chosen_pair_does_not_read_says_so(written, recalculat
     """Every other chosen pair too: the words follow the choice."""
     for title in ("kinds", "dataflow, chosen and typed", "sram pipeline, chosen and typed"):
         name, pair, _ = EDITS.get(title, (title, 0, {}))
-        held = written[name][0].offer
+        held = written[name][0].content.offer
         read = held.read(held.pairs[pair])
         rows = recalculated[title]["Inputs"].iter_rows(min_row=14, max_col=8, values_only=True)
         said = {row[0]: str(row[7]).startswith("did not enter this answer") for row in rows if row[0]}

@@ -303,7 +303,8 @@ def loads_of(batch: Batch) -> Traffic:
     columns = [np.broadcast_to(np.asarray(getattr(load, name), dtype=float), shape) for name in ("prompt", "output")]
     pairs = np.unique(np.stack(columns, axis=-1), axis=0)
     numbers: dict[str, Any] = {
-        name: float(np.ravel(getattr(load, name))[0]) for name in ("rounds", "length_jitter", "held_steps")
+        name: float(np.ravel(getattr(load, name))[0])
+        for name in ("rounds", "length_jitter", "held_steps", "prefix_hits")
     }
     return loads(batch.scenario, pairs, replace(load, **numbers))
 
