@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.machines.efficiency import KernelsEfficiency
+from perfmodel.machines.kernels_efficiency import KernelsEfficiency
 from perfmodel.specs.paths import put
 from perfmodel.specs.types import Scenario
 

@@ -25,9 +25,9 @@ from perfmodel.evidence import dataflow_fit, power_fit, serving_fit
 from perfmodel.evidence.validate import public
 from perfmodel.machines import dataflow, kernels, sram_pipeline
 from perfmodel.machines.all_reduce import all_reduce_time
-from perfmodel.machines.efficiency import AllReduce
-from perfmodel.machines.efficiency import KernelsEfficiency as Efficiency
 from perfmodel.machines.kernels import ATTENTION_BLOCK
+from perfmodel.machines.kernels_efficiency import AllReduce
+from perfmodel.machines.kernels_efficiency import KernelsEfficiency as Efficiency
 from perfmodel.numerics import NAN
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve

@@ -22,8 +22,8 @@ from scipy.optimize import least_squares
 from perfmodel.evidence.validate import public
 from perfmodel.evidence.validate.reading import Unanswered
 from perfmodel.evidence.validate.rows import Row, anomaly, ask, forget
-from perfmodel.machines.efficiency import KernelsEfficiency as Efficiency
-from perfmodel.machines.efficiency import efficiency_of
+from perfmodel.machines.kernels_efficiency import KernelsEfficiency as Efficiency
+from perfmodel.machines.kernels_efficiency import efficiency_of
 from perfmodel.prediction import evaluate
 from perfmodel.specs.naming import find_engine
 from perfmodel.specs.types import Scenario, Traffic

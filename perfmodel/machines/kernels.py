@@ -16,9 +16,9 @@ from perfmodel.errors import UserError
 from perfmodel.machines.all_reduce import group_all_reduce, launched
 from perfmodel.machines.alternating import Alternating
 from perfmodel.machines.base import FrontEnd, listed, scale_up_link, stage_link
-from perfmodel.machines.efficiency import KernelsEfficiency, efficiency_of
 from perfmodel.machines.expert_exchange import DISPATCH_BYTES, exchanged, expert_exchange
 from perfmodel.machines.gemm import summed_message
+from perfmodel.machines.kernels_efficiency import KernelsEfficiency, efficiency_of
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES, indexer_of
 from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.power import CausePower

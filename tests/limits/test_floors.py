@@ -20,7 +20,7 @@ from perfmodel.equations import pipeline
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.dataflow import DataflowEfficiency
-from perfmodel.machines.efficiency import AllReduce, KernelsEfficiency
+from perfmodel.machines.kernels_efficiency import AllReduce, KernelsEfficiency
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.serving import fit

@@ -20,13 +20,18 @@ ASKED = {
     "solve": ["tpot", MODEL, "--on", ON, "--for", "memory.hbm.bandwidth", "--target", "9 ms", "--json"],
     "export": [MODEL, "--on", ON, "--xlsx", "out.xlsx"],
     "size": [MODEL, "--on", ON, "--rate", "5", "--tpot-p99", "100ms", "--json"],
+    "capacity": [MODEL, "--on", ON, "--nodes", "1", "--tpot-p99", "100ms", "--json"],
     "simulate": [MODEL, "--on", ON, "--rate", "1", "--json"],
     "whatif": [MODEL, "--on", ON, "--out", "out.html"],
     "specs": ["show", ON, "--json"],
 }
 #: It has no links, so that nothing answers of them.
-REFUSED = {"collective": ["all-reduce", "--on", ON, "--tp", "8", "--message", "1MB"]}
-APART = {"calibrate", "validate", "report"}
+REFUSED = {
+    "launch": [MODEL, "--on", ON],
+    "bench-plan": [MODEL, "--on", ON],
+    "collective": ["all-reduce", "--on", ON, "--tp", "8", "--message", "1MB"],
+}
+APART = {"calibrate", "validate", "report", "runs", "traffic", "plans"}
 SCRIPT = """
 import contextlib, io, json, sys
 from perfmodel.cli.app import invoke

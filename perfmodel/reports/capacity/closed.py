@@ -10,8 +10,8 @@ import pandas as pd
 
 from perfmodel.equations import serving
 from perfmodel.evidence import serving_fit
-from perfmodel.machines.efficiency import KernelsEfficiency as Efficiency
-from perfmodel.machines.efficiency import efficiency_of
+from perfmodel.machines.kernels_efficiency import KernelsEfficiency as Efficiency
+from perfmodel.machines.kernels_efficiency import efficiency_of
 from perfmodel.prediction import evaluate
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.serving.chain import closed_queue

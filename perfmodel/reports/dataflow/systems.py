@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfmodel.equations import speculative
 from perfmodel.evidence.dataflow_fit import MODELS, Machine, figures, h100, sn40
 from perfmodel.machines import kernels
-from perfmodel.machines.efficiency import KernelsEfficiency
+from perfmodel.machines.kernels_efficiency import KernelsEfficiency
 from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.step import Pass
 from perfmodel.reports.dataflow.common import (

@@ -12,7 +12,7 @@ import pandas as pd
 from perfmodel.equations import collectives, roofline, topologies, transformer
 from perfmodel.errors import UserError
 from perfmodel.machines import all_reduce as measured_all_reduce
-from perfmodel.machines import efficiency, sram_pipeline
+from perfmodel.machines import kernels_efficiency, sram_pipeline
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship.data import only_known, table
@@ -66,7 +66,7 @@ def _gpu_times(hardware: str, sizes: Any) -> dict[str, Any]:
     found = {}
     for label, engine in _ENGINES.values():
         if engine:
-            reached = efficiency.efficiency_of(catalog.load_system(_SYSTEMS[hardware], engine)[0])
+            reached = kernels_efficiency.efficiency_of(catalog.load_system(_SYSTEMS[hardware], engine)[0])
             assert reached.all_reduce is not None
             found[label] = measured_all_reduce.all_reduce_time(reached.all_reduce, sizes, 8.0)
             if engine == "vllm":
