@@ -10,14 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from perfmodel.evidence.cluster.bench import BenchPlan, Planned
-from perfmodel.outputs.tables import plain
+from perfmodel.outputs.tables import plain, span
 from perfmodel.specs.units import show
 
 
-def _expected(run: Planned, key: str) -> str:
-    ends = run.answer.band[key]
-    between = f"{show(ends['low'], 's', 3)} to {show(ends['high'], 's', 3)}"
-    return f"{show(float(run.answer.metrics[key]), 's', 3)} ({between})"
+def _expected(run: Planned, key: str) -> tuple[str, str]:
+    """Return what is expected, and its band."""
+    return show(float(run.answer.metrics[key]), "s", 3), span(run.answer.band[key], "s")
 
 
 def print_bench_plan(plan: BenchPlan, console: Console) -> None:
@@ -30,24 +29,32 @@ def print_bench_plan(plan: BenchPlan, console: Console) -> None:
     """
     deployment = plan.scenario.deployment
     title = f"{plan.scenario.model.name} on {plan.scenario.system.name}, TP {float(deployment.tp):g}"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=Text(title), title_justify="left")
-    for name in ("tokens", "clients", "TPOT expected (80 %)", "TTFT expected (80 %)", "GPU hours", "bands then"):
-        table.add_column(name, justify="right")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        title=Text(title),
+        title_justify="left",
+    )
+    for name in ("tokens", "clients", "TPOT", "80 %", "TTFT", "80 %", "GPU h", "then +"):
+        table.add_column(name, justify="right", no_wrap=True)
     for run in plan.runs:
         load = run.answer.scenario.traffic
         table.add_row(
-            f"{load.prompt:g} / {load.output:g}",
+            f"{load.prompt:g}/{load.output:g}",
             f"{load.concurrency:g}",
-            _expected(run, "tpot_s"),
-            _expected(run, "ttft_s"),
+            *_expected(run, "tpot_s"),
+            *_expected(run, "ttft_s"),
             f"{run.gpu_hours:.2g}",
-            f"x{math.exp(run.tpot_band):.2f} / x{math.exp(run.ttft_band):.2f}",
+            f"{math.expm1(run.tpot_band):.0%}/{math.expm1(run.ttft_band):.0%}",
         )
     console.print(table)
     hours = sum(run.gpu_hours for run in plan.runs)
-    tpot, ttft = (math.exp(one) for one in plan.before)
+    tpot, ttft = (math.expm1(one) for one in plan.before)
     console.print(Text(f"\n{hours:.2g} GPU hours in all, without loading the model"))
-    console.print(Text(f"bands of TPOT and TTFT over the questions without any run: x{tpot:.2f} / x{ttft:.2f}"))
+    console.print(Text(f"bands of TPOT and TTFT over the questions without any run: +{tpot:.0%} / +{ttft:.0%}"))
+    console.print(Text("expected, with the 80 % band; then: how far bands of TPOT and TTFT reach up after the run"))
     console.print(Text("\nin this order; stop where the bands are narrow enough"))
     for run in plan.runs:
         console.print(Text(f"  {run.command}"), soft_wrap=True)

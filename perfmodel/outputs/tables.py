@@ -66,7 +66,7 @@ def _percent(value: float) -> str:
     return "-" if value != value else f"{value:.1%}" if value < 0.0995 else f"{value:.0%}"
 
 
-def _span(ends: Mapping[str, float] | None, unit: str) -> str:
+def span(ends: Mapping[str, float] | None, unit: str) -> str:
     """Return a band in the unit of its upper end."""
     if not ends:
         return "-"
@@ -128,7 +128,7 @@ def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     for label, key, unit in _ROWS:
         rows.append((label, [_figure(float(answer.metrics[key]), unit) for answer in answers]))
         if key in ("ttft_s", "tpot_s"):
-            rows.append(("  80 % band", [_span(answer.band.get(key), unit) for answer in answers]))
+            rows.append(("  80 % band", [span(answer.band.get(key), unit) for answer in answers]))
     rows += [(key.upper(), [_percent(float(answer.metrics[key])) for answer in answers]) for key in ("mfu", "mbu")]
     rows.append(("", []))
     for label, key in _MONEY_ROWS:

@@ -91,9 +91,9 @@ class Capacity(Shown):
             room = self.headroom(answer)
             against = ""
             if self.rate is not None and room >= 0:
-                against = f", {room:+.0%} beyond the {self.rate:g} asked for"
+                against = f", {room:.0%} more than the {self.rate:g} asked for"
             elif self.rate is not None:
-                against = f", {room:+.0%} of the {self.rate:g} asked for: less than that"
+                against = f", {-room:.0%} less than the {self.rate:g} asked for"
             checked = answer.checked
             said = f"; {checked.words()}" if checked is not None else ""
             nodes = f"{self.nodes:g} node{'' if self.nodes == 1 else 's'}"
