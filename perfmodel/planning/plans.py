@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -125,7 +126,7 @@ def planned(answer: Sized) -> Planned:
         "nodes": float(answer.chips) / float(system.chips_per_node),
         "batch_cap": float(answer.batch_cap),
         "token_budget": float(answer.token_budget),
-        "longest_request": float((lengths.prompt + lengths.output).max()),
+        "longest_request": float(np.ceil((lengths.prompt + lengths.output).max())),
         "routing": scenario.deployment.routing,
         "prefix_hits": float(scenario.traffic.prefix_hits),
         "speculation": None if draft is None else {"draft": str(draft["draft"]), "k": float(draft["k"] or 0)},

@@ -62,7 +62,8 @@ class Launch(Shown):
             return "\n".join([*said, as_yaml(manifests.dynamo(self.engine, commands))])
         lines = said
         for one in self.commands:
-            head = f"{one.role.name or 'engine'}: {one.role.workers} of them, {one.role.ranks} chips each"
+            chips = f"{one.role.ranks} chip{'' if one.role.ranks == 1 else 's'}"
+            head = f"{one.role.name or 'engine'}: {one.role.workers} of them, {chips} each"
             lines.append(f"# {head}")
             for name, content in one.files.items():
                 lines += [f"cat > {name} <<'EOF'", content.rstrip("\n"), "EOF"]
