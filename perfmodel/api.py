@@ -294,9 +294,11 @@ def predict(model: Name | Model, *, on: Name, set: Changes = (), **options: Any)
     >>> answer.fits
     True
     """
-    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning.agents_given import check_given
 
-    if agents.check_given(options):
+    if check_given(options):
+        from perfmodel.planning import agents_question as agents
+
         return agents.question(RateQuestion, _model(model), [_one(on)], set, options)[0]
     if options.get("rate") is not None:
         return load(model, on=on, set=set, **options)
@@ -431,10 +433,11 @@ def compare(
     Comparison, Loads or AgentsBeside
         With a rate, each answer is that of :func:`load`; with ``sessions``, one about users.
     """
-    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning.agents_given import check_given
 
     systems = _systems(on)
-    if agents.check_given(options):
+    if check_given(options):
+        from perfmodel.planning import agents_question as agents
         from perfmodel.planning.agents import AgentsBeside
 
         return AgentsBeside(tuple(agents.question(RateQuestion, _model(model), systems, set, options)))
@@ -513,10 +516,10 @@ def swept_users(
     model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
 ) -> AgentsSweep | None:
     """Return the answers of a sweep over users with sessions; None where it asks about none."""
-    from perfmodel.planning import agents_question as agents
+    from perfmodel.planning.agents_given import check_given
     from perfmodel.sweeps import agents as study
 
-    if not agents.check_given(given, "users" in dict(axes)):
+    if not check_given(given, "users" in dict(axes)):
         return None
     for name in ("out", "keep", "executor", "scheduler", "workers"):
         if given.get(name) is not None:
@@ -940,13 +943,13 @@ def size(
     >>> found.answers[0].load.queue.saturated
     False
     """
-    from perfmodel.planning import agents_question as agents
     from perfmodel.planning import agents_size
+    from perfmodel.planning.agents_given import check_given
     from perfmodel.planning.plans import as_asked
     from perfmodel.planning.sizing import answered
 
     systems = _systems(on)
-    if agents.check_given(options, limited=True):
+    if check_given(options, limited=True):
         return agents_size.question(_model(model), systems, set, options)
     pool = options.get("prefill_on")
     given = {name: value for name, value in options.items() if value is not None}
@@ -1100,14 +1103,14 @@ def simulate(
     >>> ran.simulated["tpot_s"]["mean"] > 0
     True
     """
-    from perfmodel.planning import agents_question as agents
     from perfmodel.planning import agents_simulate
     from perfmodel.planning import simulate as study
+    from perfmodel.planning.agents_given import check_given
 
     counted = str(options.get("sessions", "")).replace(",", "")
     if counted.isdigit():
         raise UserError(f"--sessions {counted}: a closed loop of so many clients is --concurrency")
-    if agents.check_given(options):
+    if check_given(options):
         for name in ("trace", "requests"):
             if options.get(name) is not None:
                 raise UserError(f"{flag(name)}: sessions have their own calls; leave it out")

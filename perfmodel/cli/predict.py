@@ -28,7 +28,6 @@ def predict(
     Example: perfmodel predict llama-3.1-70b --on dgx-h100:tp=4 --concurrency 32
     """
     from perfmodel import api
-    from perfmodel.planning.agents import Agents
 
     common.one_of(json=json, csv=csv)
     answer = api.predict(model, on=on, set=changes or (), **given)
@@ -36,14 +35,14 @@ def predict(
         common.write_csv([answer])
     elif json:
         common.write_json(answer.to_dict())
-    elif isinstance(answer, Agents):
-        from perfmodel.outputs.agents import print_agents
-
-        print_agents([answer], common.console())
     elif isinstance(answer, api.Answer):
         from perfmodel.outputs.tables import print_comparison
 
         print_comparison([answer], common.console())
+    elif "sessions" in given:
+        from perfmodel.outputs.agents import print_agents
+
+        print_agents([answer], common.console())
     else:
         from perfmodel.outputs.sizing import print_load
 
