@@ -6,7 +6,6 @@ from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said
 from perfmodel.planning.plans import PlanChecked
-from perfmodel.planning.verdict import verdict
 
 
 def print_checked(found: PlanChecked, console: Any) -> None:
@@ -25,7 +24,7 @@ def print_checked(found: PlanChecked, console: Any) -> None:
     print_said(
         [
             ("then", [found.plan["verdict"]]),
-            ("now", [verdict(found.now)]),
+            ("now", [found.now.verdict()]),
             ("what moved of the answer", [*layout, *(one.words() for one in found.answer)]),
             ("inputs that moved", [one.words() for one in found.inputs]),
         ],

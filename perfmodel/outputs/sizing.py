@@ -13,7 +13,7 @@ from perfmodel.planning.course import lines as course_lines
 from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
 from perfmodel.planning.pools import Disaggregated, tokens_a_chip
 from perfmodel.planning.size import Sizing
-from perfmodel.planning.verdict import asked, floor_words, lines, price_words, verdict
+from perfmodel.planning.verdict import asked, floor_words, lines, price_words
 from perfmodel.question import distinct
 from perfmodel.serving.objectives import TIMES, statistic
 from perfmodel.specs.units import show
@@ -236,7 +236,7 @@ def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Se
     others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
     rest = sizing.rejected[len(others) :]
     found: list[tuple[str, Sequence[str]]] = [
-        ("", lines(sizing)),
+        ("", lines(sizing.answers, sizing.unserved)),
         *_bounds(sizing.answers),
         ("what objectives cost", [*_floors(sizing), *(price_words(sizing.answers[0]) if sizing.answers else [])]),
         ("why the others lose", [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in others]),
@@ -264,7 +264,7 @@ def print_sizing(sizing: Sizing, console: Any, explain: bool, more: str = "--exp
     if sizing.answers:
         from rich.text import Text
 
-        console.print(Text(textwrap.fill(verdict(sizing), console.width), style="bold"))
+        console.print(Text(textwrap.fill(sizing.verdict(), console.width), style="bold"))
         console.print()
         side_by_side(_sizing_title(sizing), _names(sizing.answers), answer_rows(sizing.answers), console)
     print_said(_sizing_said(sizing, explain, more), console)
@@ -276,7 +276,7 @@ def sizing_html(sizing: Sizing) -> str:
         return table_html(sizing.reason, [], [], [("assumed", sizing.assumed), ("mind", sizing.warnings)])
     said = _sizing_said(sizing, False, "to_dict()")
     return table_html(
-        f"{verdict(sizing)}. {_sizing_title(sizing)}", _names(sizing.answers), answer_rows(sizing.answers), said
+        f"{sizing.verdict()}. {_sizing_title(sizing)}", _names(sizing.answers), answer_rows(sizing.answers), said
     )
 
 

@@ -12,7 +12,6 @@ from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.planning.load import Sized, plan_name
 from perfmodel.planning.size import Sizing
-from perfmodel.planning.verdict import verdict
 from perfmodel.shown import Shown
 
 
@@ -216,6 +215,6 @@ def lines(course: Course) -> Sequence[str]:
     course : Course
     """
     return [
-        f"{f'year {step.year}, ' if step.year is not None else ''}{step.rate:.4g} requests/s: {verdict(sizing)}"
+        f"{f'year {step.year}, ' if step.year is not None else ''}{step.rate:.4g} requests/s: {sizing.verdict()}"
         for step, sizing in zip(course.steps, course.sizings, strict=True)
     ]

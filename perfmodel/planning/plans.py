@@ -17,7 +17,6 @@ from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.planning.load import Sized
 from perfmodel.planning.size import Sizing
-from perfmodel.planning.verdict import verdict
 from perfmodel.prediction import drafted, plan_of
 from perfmodel.question import read_changes
 from perfmodel.serving.objectives import statistic
@@ -205,7 +204,7 @@ def save(sizing: Sizing, asked: Asked, path: Path) -> None:
         "perfmodel_plan": FORMAT,
         "version": __version__,
         "written": date.today().isoformat(),
-        "verdict": verdict(sizing),
+        "verdict": sizing.verdict(),
         "question": asked,
         "answer": planned(best),
         "sources": sources,
@@ -323,7 +322,7 @@ class PlanChecked(Shown):
             "written": self.plan["written"],
             "version": self.plan["version"],
             "verdict_then": self.plan["verdict"],
-            "verdict_now": verdict(self.now),
+            "verdict_now": self.now.verdict(),
             "layout": self.layout or None,
             "why": self.why(),
             "answer": [one.to_dict() for one in self.answer],

@@ -66,6 +66,10 @@ class Sizing(Shown):
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def verdict(self) -> str:
+        """Return what to take, how many of it, and under which condition."""
+        return verdict(self.answers, self.reason)
+
     def to_dict(self) -> shapes.Sizing:
         """Return the documented JSON object."""
         return {
@@ -76,7 +80,7 @@ class Sizing(Shown):
             "least": self.goal,
             "candidates": self.candidates,
             "reason": self.reason or None,
-            "verdict": verdict(self),
+            "verdict": self.verdict(),
             "unserved": [{"system": name, "reason": why} for name, why in self.unserved],
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),

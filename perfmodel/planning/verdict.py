@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from perfmodel.planning.load import Sized, plan_name
 from perfmodel.serving.objectives import Objectives, phrase
 from perfmodel.specs.units import show
-
-if TYPE_CHECKING:
-    from perfmodel.planning.size import Sizing
 
 
 def asked(objectives: Objectives) -> str:
@@ -72,29 +69,34 @@ def came_about(answer: Sized) -> str:
     return f"{system.name}: {answer.chips:,.0f} chips{nodes} = {replicas}{spares}"
 
 
-def verdict(sizing: Sizing) -> str:
+def verdict(answers: Sequence[Sized], reason: str) -> str:
     """Return what to take, how many of it, and under which condition.
 
     Parameters
     ----------
-    sizing : Sizing
+    answers : sequence of Sized
+        The best first.
+    reason : str
+        Why there is none, where there is none.
     """
-    if not sizing.answers:
-        return f"nothing of what was asked serves it: {sizing.reason}"
-    best = sizing.answers[0]
+    if not answers:
+        return f"nothing of what was asked serves it: {reason}"
+    best = answers[0]
     name = best.scenario.system.name
     return f"{name}, {_range(best)}{_money(best)}: {condition(best)}"
 
 
-def lines(sizing: Sizing) -> list[str]:
+def lines(answers: Sequence[Sized], unserved: Sequence[tuple[str, str]]) -> list[str]:
     """Return a line a system that was asked for: how its number came about, or why nothing serves on it.
 
     Parameters
     ----------
-    sizing : Sizing
+    answers : sequence of Sized
+    unserved : sequence of (str, str)
+        Systems on which nothing serves, and why.
     """
-    found = [came_about(answer) for answer in sizing.answers]
-    return [*found, *(f"{name}: nothing serves it: {why}" for name, why in sizing.unserved)]
+    found = [came_about(answer) for answer in answers]
+    return [*found, *(f"{name}: nothing serves it: {why}" for name, why in unserved)]
 
 
 def floor_words(answer: Sized) -> list[str]:

@@ -328,9 +328,7 @@ def _write(key: str, scenario: Scenario, source: c.Source) -> None:
 @functools.cache
 def _stamp() -> str:
     """Return what tells the code that a trace goes through from any other."""
-    import perfmodel
-
-    root = os.path.dirname(perfmodel.__file__)
+    root = os.path.dirname(os.path.dirname(__file__))
     files = []
     for room in _TRACED:
         for folder, below, names in os.walk(os.path.join(root, room)):

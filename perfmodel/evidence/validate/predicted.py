@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from perfmodel import prediction
 from perfmodel.equations import collectives, speculative
 from perfmodel.evidence.validate.metrics import POWER, rate
 from perfmodel.evidence.validate.reading import Unanswered, number
@@ -19,7 +18,7 @@ from perfmodel.evidence.validate.rows import LENGTHS, TRAFFIC_FIELDS, Asked
 from perfmodel.evidence.validate.speedups import drafting
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.speculation import draft_scenario, target_scenario
-from perfmodel.prediction import METRICS, Prediction, evaluate
+from perfmodel.prediction import METRICS, Prediction, band_of, effects_of, evaluate, run, time_spreads
 from perfmodel.question import Options, speculation_of
 from perfmodel.serving.disaggregation import closed_pools
 from perfmodel.serving.fit import fit
@@ -81,8 +80,8 @@ def _band(answer: Prediction) -> Mapping[str, Mapping[str, float]]:
             origin.kind == "estimate" and not (own and path.startswith("efficiency."))
             for path, origin in scenario.system.provenance.items()
         )
-        _EFFECTS[key] = prediction.effects_of(scenario, answer) if moved else []
-    return prediction.band_of(scenario, answer, _EFFECTS[key])
+        _EFFECTS[key] = effects_of(scenario, answer) if moved else []
+    return band_of(scenario, answer, _EFFECTS[key])
 
 
 def _valued(asked: Asked, answer: Prediction) -> tuple[float, float, float, float]:
@@ -92,7 +91,7 @@ def _valued(asked: Asked, answer: Prediction) -> tuple[float, float, float, floa
     ends = []
     if asked.form.family == POWER and math.isfinite(middle):
         key = "joules_per_output_token" if "energy" in asked.key else "power_w"
-        around = prediction.run(answer.scenario)
+        around = run(answer.scenario)
         low, high = (middle * around.band[key][side] / around.metrics[key] for side in ("low", "high"))
         return middle, low, high, float(answer.chips)
     if math.isfinite(middle):
@@ -219,7 +218,7 @@ def _static(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[t
         assert asked.form.value is not None
         answer = Prediction(scenario, metrics, {}, {}, held.cap * plan.groups, True, chips)
         value = float(asked.form.value(answer))
-        wide = math.exp(max(prediction.time_spreads(scenario)))
+        wide = math.exp(max(time_spreads(scenario)))
         yield value, value / wide, value * wide, chips
 
 
@@ -241,7 +240,7 @@ def _pools(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tu
             "output_chip": found.rate * found.output / chips,
             "user": 1 / found.tpot,
         }[asked.key]
-        ttft, tpot = prediction.time_spreads(scenario)
+        ttft, tpot = time_spreads(scenario)
         wide = math.exp((ttft if asked.key.startswith("ttft") else tpot) * POOLS_WIDER)
         yield value, value / wide, value * wide, chips
 
