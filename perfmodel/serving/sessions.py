@@ -19,7 +19,7 @@ _MOST_TURNS = 2000
 #: Score at which shares of 0 and 1 stand, those of the least and the largest that was seen: one in 20,000.
 _END = 9.9
 #: Share of a call's time that goes with its output tokens, and time of a token that it is at the most [s]; the rest is
-#: the same for all calls.
+#: the same for all calls.  No source: chosen with the calls of WEKA and the simulation of the engine in view.
 _DECODING, _TOKEN = 0.7, 0.05
 _SEED = 20260701
 #: What stands for 0 among logarithms, and shares over which a law is averaged.

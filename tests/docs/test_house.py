@@ -1,4 +1,4 @@
-"""The house as its picture says: every room imports rooms before it only, no file is in a circle, none a fifth of all."""
+"""The house as its picture says: rooms import rooms before them only, no file is in a circle, none is a fifth."""
 
 import ast
 import re

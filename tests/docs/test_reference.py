@@ -90,8 +90,11 @@ def test_every_public_name_has_a_docstring(thing: object) -> None:
         assert name.startswith("_") or not callable(member) or inspect.getdoc(member), name
 
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def commands_of_the_readme() -> list[str]:
-    blocks = re.findall(r"^```.*?$(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    blocks = re.findall(r"^```.*?$(.*?)^```", README, re.M | re.S)
     return [line for block in blocks for line in re.findall(r"^(?:\$ )?(perfmodel .*)$", block, re.M)]
 
 
@@ -118,3 +121,13 @@ QUICK = {"predict", "compare", "sweep", "fit", "explain", "solve", "specs"}
 def test_quick_commands_of_the_readme_answer(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(shlex.split(line, comments=True)[1:]) == 0
+
+
+def test_the_answer_in_the_readme_is_what_its_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """As far as it is shown; a reader who types it must not find other numbers."""
+    block = re.search(r"^```\n\$ (perfmodel compare .*?)\n(.*?)\nassumed, mind: ", README, re.M | re.S)
+    assert block
+    assert run(shlex.split(block[1])[1:]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    shown = block[2].rstrip("\n").splitlines()
+    assert printed[: len(shown)] == shown
