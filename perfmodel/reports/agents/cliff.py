@@ -11,7 +11,7 @@ import pandas as pd
 from perfmodel.planning.agents import CLIFF, routing_of, traffic_on
 from perfmodel.planning.agents_question import read_tier
 from perfmodel.question import Options, resolve
-from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Table, figure
+from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.serving.session_loop import SessionAnswer, SessionRouting, session_answer, session_cliff
 from perfmodel.serving.session_machine import SessionMachine, Tier, session_machine
 from perfmodel.serving.sessions import SessionTraffic
@@ -95,6 +95,10 @@ def _charts(name: str, title: str, frame: pd.DataFrame) -> tuple[Chart, ...]:
     )
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 @figure("agents-cliff")
 def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", points: int = 60) -> Figure:
     """Hit rate and TTFT against users a chip, machine by machine, without a tier below their memory."""
@@ -109,23 +113,15 @@ def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", poi
         rows.append((one.name, fall / one.chips, float(one.machine.pool) / 1e9, float(before.ttft), float(after.ttft)))
     frame = pd.concat(frames)
     words = "; ".join(f"{name} holds {users:.2g} users a chip" for name, users, *_ in rows)
-    steep = [after / before for *_, before, after in rows]
     return Figure(
         "The cliff",
         f"The hit rate stays at its ceiling until the live contexts no longer fit, then falls: {words}.",
         _charts("agents-cliff", f"against users of {session}", frame),
-        claims=(
-            Claim(
-                "Past the cliff the mean TTFT is many times that before it",
-                "holds" if min(steep) > 3 else "fails" if max(steep) < 3 else "depends",
-                f"from 0.8 to 1.5 times the users at the cliff it grows {min(steep):.2g} to {max(steep):.2g} times",
-            ),
-        ),
         tables=(
             Table(
                 "Where it lies",
                 ("system", "users a chip", "cache of a replica [GB]", "TTFT at 0.8 of it [s]", "at 1.5 of it [s]"),
-                [[name, *(f"{value:.3g}" for value in values)] for name, *values in rows],
+                [[name, *(_figure(value) for value in values)] for name, *values in rows],
                 numbers=(1, 2, 3, 4),
             ),
         ),

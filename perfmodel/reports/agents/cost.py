@@ -15,7 +15,7 @@ from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.specs import catalog
 
 #: Columns of the tables, and how their numbers are written.
-_COST = {"share": "{:.0%}", "users": "{:,.0f}", "task": "{:.3g}", "usd": "{:.3g}"}
+_COST = {"share": "{:.0%}", "users": "{:,.0f}", "task": "{:,.0f}", "usd": "{:.3g}"}
 _CHAT = dict.fromkeys(("users", "hits", "calls", "ttft", "prefill", "usd"), "{:.3g}")
 _CACHED = {"hits": "{:.0%}", "ttft": "{:.3g}", "tpot_ms": "{:.3g}", "usd": "{:.3g}"}
 
