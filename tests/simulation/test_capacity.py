@@ -36,7 +36,7 @@ def test_less_than_asked_for_is_negative_headroom_and_exit_3(capsys, rate, code)
     asked = ["capacity", "llama-3.1-8b", "--on", "dgx-h100:tp=1", "--nodes", "1", "--traffic", "chat"]
     assert run([*asked, "--no-objective", "--rate", rate]) == code
     out = " ".join(capsys.readouterr().out.split())
-    assert ("less than that" in out) == bool(code)
+    assert ("less than the 100000 asked for" in out) == bool(code)
 
 
 def test_what_no_plan_meets_has_its_line(capsys):
