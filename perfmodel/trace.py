@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn
 
-from perfmodel.numerics import FLOAT, NAN
+from perfmodel.numerics.backends import FLOAT, NAN
 
 _ARITHMETIC: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,

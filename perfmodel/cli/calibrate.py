@@ -54,13 +54,14 @@ def _committed() -> None:
     from rich.text import Text
 
     from perfmodel.evidence import calibrate as study
+    from perfmodel.evidence import kernel_fit
 
     console = common.console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title="kernels against their fits")
     table.title_justify = "left"
     for column in ("kernel", "chip", "form", "n", "fitted", "median", "size left out", "farthest class", "note"):
         table.add_column(column, justify="right" if column in ("n", "fitted", "median", "size left out") else "left")
-    for error in study.kernel_errors():
+    for error in kernel_fit.kernel_errors():
         table.add_row(
             error.kernel,
             error.chip,

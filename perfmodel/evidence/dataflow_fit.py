@@ -18,7 +18,7 @@ from typing import Any, cast
 from scipy.optimize import least_squares
 
 from perfmodel.equations import speculative
-from perfmodel.machines import dataflow, kernels, kernels_efficiency
+from perfmodel.machines import dataflow, kernel_step, kernels_efficiency
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.dataflow import DataflowEfficiency as Efficiency
 from perfmodel.machines.dataflow import verifying
@@ -134,7 +134,7 @@ def h100(ranks: float = 8.0) -> Machine:
     outside = figures()["fig2a_tpot_us_8B"]["8xH100"] * figures()["fig2b_pct"]["8xH100"][-1] / 100 * 1e-6
     calibrated = kernels_efficiency.efficiency_of(system)
     start = Machine(system, replace(calibrated, step_time=outside), 8.0)
-    head = kernels.kernel(*_head_of(start), 1.0)[0]
+    head = kernel_step.kernel(*_head_of(start), 1.0)[0]
     start = start.with_(step_time=outside - float(head.memory) - float(calibrated.sequence_time))
     printed = {count: float(figures()["fig1a_tok_s_8B_bs1"][f"{count}xH100"]) for count in (2, 8)}
 

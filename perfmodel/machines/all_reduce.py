@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.equations import collectives, topologies
-from perfmodel.machines.base import scale_up_link, stage_link
 from perfmodel.machines.kernels_efficiency import AllReduce, efficiency_of
+from perfmodel.machines.links import scale_up_link, stage_link
 from perfmodel.numerics import maximum, minimum
 from perfmodel.specs.types import (
     Scenario,

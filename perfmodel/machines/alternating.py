@@ -9,7 +9,8 @@ from typing import Any
 
 from perfmodel.equations import serving
 from perfmodel.machines import speculation
-from perfmodel.machines.base import Decoding, FrontEnd, Load, Loop, Machine, SharedPrefill
+from perfmodel.machines.base import FrontEnd, Machine
+from perfmodel.machines.closed_loop import Decoding, Load, Loop, SharedPrefill
 from perfmodel.machines.step import Pass, Step, Work
 from perfmodel.numerics import ceil_div, complement_power, maximum, minimum
 from perfmodel.specs.types import Scenario

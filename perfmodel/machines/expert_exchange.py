@@ -6,8 +6,8 @@ from typing import Any
 
 from perfmodel.equations import collectives
 from perfmodel.machines.all_reduce import BUSES, later_hop, nccl_call, reach
-from perfmodel.machines.base import scale_up_link, stage_link
 from perfmodel.machines.kernels_efficiency import efficiency_of
+from perfmodel.machines.links import scale_up_link, stage_link
 from perfmodel.machines.step import Exchange
 from perfmodel.numerics import minimum
 from perfmodel.specs.types import (

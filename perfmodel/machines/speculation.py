@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel.equations import speculative
-from perfmodel.machines.base import Decoding, Machine, machine_of
+from perfmodel.machines.base import Machine, machine_of
+from perfmodel.machines.closed_loop import Decoding
 from perfmodel.machines.step import Step
 from perfmodel.specs.types import UNPUBLISHED, Scenario, Speculation
 from perfmodel.trace import scope

@@ -10,8 +10,9 @@ import numpy as np
 
 from perfmodel.equations import disaggregation
 from perfmodel.machines.alternating import PREFILL_BUDGET
-from perfmodel.machines.base import machine_of, stage_link
+from perfmodel.machines.base import machine_of
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
+from perfmodel.machines.links import stage_link
 from perfmodel.serving.cache_bytes import request_bytes
 from perfmodel.serving.fit import fit
 from perfmodel.serving.lengths import Lengths

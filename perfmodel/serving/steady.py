@@ -9,7 +9,8 @@ from typing import Any
 from perfmodel.equations import memory, serving
 from perfmodel.machines import speculation
 from perfmodel.machines.alternating import PREFILL_BUDGET
-from perfmodel.machines.base import Decoding, Load, SharedPrefill, machine_of
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.closed_loop import Decoding, Load, SharedPrefill
 from perfmodel.machines.step import CAUSES, Step
 from perfmodel.numerics import NAN, maximum
 from perfmodel.serving.fit import Fit, fit

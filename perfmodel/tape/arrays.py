@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.numerics import ARRAY
+from perfmodel.numerics.backends import ARRAY
 from perfmodel.tape.numbered import CONSTANT, INPUT, Numbered, Step
 
 #: Points that are worked out at a time: few, so that what lies between stays in the cache of a core.

@@ -23,8 +23,8 @@ import perfmodel
 from perfmodel.cli import run as command
 from perfmodel.entered import SHOWN_ONLY, counts, said, same
 from perfmodel.errors import UserError
-from perfmodel.evidence import calibrate
-from perfmodel.machines import all_reduce, kernels
+from perfmodel.evidence import kernel_fit
+from perfmodel.machines import all_reduce, kernel_step
 from perfmodel.planning.load import at_rate, load_dict
 from perfmodel.planning.pools import disaggregated
 from perfmodel.planning.simulate import ask as simulate
@@ -376,7 +376,7 @@ def test_twice_the_capacity_is_twice_the_memory(on):
 
 
 def block(chip: str, engine: str) -> all_reduce.AllReduce:
-    made, _ = files.build(all_reduce.AllReduce, calibrate._all_reduce_block(chip, engine), {})
+    made, _ = files.build(all_reduce.AllReduce, kernel_fit.all_reduce_block(chip, engine), {})
     return made
 
 
@@ -386,7 +386,7 @@ def test_a_curve_scaled_to_other_links_is_as_far_off_as_a_warning_says(engine, b
     mine, its = block("h100", engine), block("b200", engine)
     with (catalog.bundled() / "data/kernels/allreduce.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["hardware"] == "B200 SXM"]
-    rows = [row for row in rows if calibrate.ENGINE_OF_ALL_REDUCE.get(row["engine"]) == engine]
+    rows = [row for row in rows if kernel_fit.ENGINE_OF_ALL_REDUCE.get(row["engine"]) == engine]
     ranks, message, time_us = (np.array([float(row[key]) for row in rows]) for key in ("tp", "message_bytes", "value"))
     faster = its.link_bandwidth / mine.link_bandwidth
     scaled = 1e6 * all_reduce.all_reduce_time(mine, message, ranks, faster=faster) / time_us
@@ -412,7 +412,7 @@ def test_each_exchange_waits_for_its_hops(on):
 
     def call(hop: float, ranks: float) -> float:
         one = put_all(scenario, {"system.link.hop_latency": hop, "deployment.tp": ranks})
-        return float(kernels.tensor_all_reduce(one, 2.0**24))
+        return float(kernel_step.tensor_all_reduce(one, 2.0**24))
 
     steps = 2 * 2 * (8**0.5 - 1) if on.startswith("tpu") else 2
     assert call(3e-6, 8.0) - call(2e-6, 8.0) == pytest.approx(steps * 1e-6)

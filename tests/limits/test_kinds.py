@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import perfmodel
-from perfmodel.machines.base import Load, machine_of
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.closed_loop import Load
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
 from perfmodel.specs import kinds

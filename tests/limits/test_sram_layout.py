@@ -4,8 +4,9 @@ import pytest
 
 import perfmodel
 from perfmodel.evidence.calibrate import FITTED_SPEEDS, PUBLIC_SPEEDS, public_speed
-from perfmodel.machines import sram_pipeline
-from perfmodel.machines.base import Load, machine_of
+from perfmodel.machines import sram_beat
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.closed_loop import Load
 from perfmodel.machines.step import Pass
 from perfmodel.question import Options, resolve
 
@@ -18,9 +19,9 @@ def test_one_token_pays_the_sum_of_its_stages(stages):
         for pp in (33, stages)
     )
     one = (Pass(1.0, 1.0, 100.0, decoding=True),)
-    layer = sram_pipeline.beat(whole, one)
+    layer = sram_beat.beat(whole, one)
     step = machine_of(cut.system).decode(cut, 1.0, 100.0)
-    hops = stages * float(sram_pipeline.hop_time(cut, 1.0))
+    hops = stages * float(sram_beat.hop_time(cut, 1.0))
     head = float(layer.way.time) - 32 * float(layer.time)
     assert float(step.time) == pytest.approx(32 * float(layer.time) + head + hops)
 

@@ -10,9 +10,9 @@ import pytest
 import perfmodel
 from perfmodel.equations import collectives, topologies
 from perfmodel.errors import UserError
-from perfmodel.evidence import calibrate
-from perfmodel.evidence.calibrate import kernel_errors
-from perfmodel.machines import expert_exchange, kernels
+from perfmodel.evidence import kernel_fit
+from perfmodel.evidence.kernel_fit import kernel_errors
+from perfmodel.machines import expert_exchange, kernel_step
 from perfmodel.machines.step import Exchange
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
@@ -97,7 +97,7 @@ def test_per_hop_latency_is_ten_times_off_on_nvlink():
     """8 us a call as if it were per hop makes 112 us for 8 ranks, where 5 to 8 us are measured."""
     per_hop = collectives.ring_all_reduce(message=65536.0, ranks=8.0, hop_latency=8e-6, bandwidth=450e9)
     scenario = resolve("llama-3.1-70b", "dgx-h100", Options())
-    per_call = kernels.tensor_all_reduce(scenario, 65536.0)
+    per_call = kernel_step.tensor_all_reduce(scenario, 65536.0)
     assert per_hop > 10 * per_call
     assert per_call == pytest.approx(6.4e-6, rel=0.15)
 
@@ -105,18 +105,18 @@ def test_per_hop_latency_is_ten_times_off_on_nvlink():
 def test_without_a_graph_small_collectives_last_as_long_as_their_launch():
     scenario = resolve("llama-3.1-70b", "dgx-h100", Options())
     eager = put(scenario, "system.efficiency.eager", True)
-    assert kernels.tensor_all_reduce(eager, 8192.0) == pytest.approx(30e-6)
+    assert kernel_step.tensor_all_reduce(eager, 8192.0) == pytest.approx(30e-6)
     large = 2.0**26
-    assert kernels.tensor_all_reduce(eager, large) == kernels.tensor_all_reduce(scenario, large)
+    assert kernel_step.tensor_all_reduce(eager, large) == kernel_step.tensor_all_reduce(scenario, large)
     # One rank sums nothing, so there is nothing to launch.
-    assert kernels.tensor_all_reduce(put(eager, "deployment.tp", 1.0), 8192.0) == 0.0
+    assert kernel_step.tensor_all_reduce(put(eager, "deployment.tp", 1.0), 8192.0) == 0.0
 
 
 def test_tensor_parallelism_over_nodes_is_hierarchical():
     inside = resolve("llama-3.1-405b", "dgx-h100", Options(tp=8.0))
     across = resolve("llama-3.1-405b", "dgx-h100", Options(tp=16.0))
     message = 2.0**20
-    extra = kernels.tensor_all_reduce(across, message) - kernels.tensor_all_reduce(inside, message)
+    extra = kernel_step.tensor_all_reduce(across, message) - kernel_step.tensor_all_reduce(inside, message)
     ring = collectives.ring_all_reduce(message=message / 8, ranks=2.0, hop_latency=10e-6, bandwidth=50e9)
     assert extra == pytest.approx(ring)
 
@@ -284,12 +284,12 @@ def test_tensor_parallelism_over_pcie_gains_throughput():
 @pytest.mark.parametrize("engine", ["vLLM_custom_graph", "TRTLLM", "SGLang_CustomAllReduce_graph"])
 def test_the_curve_of_a_kin_stands_for_that_of_a_chip(engine):
     """H200's measured all-reduces by the curve fitted on H100's, and their links' rates."""
-    every = calibrate._rows("kernels/allreduce.csv")
+    every = kernel_fit._rows("kernels/allreduce.csv")
     of = {
         chip: [row for row in every if (row["hardware"], row["engine"]) == (chip, engine)]
         for chip in ("H100 SXM", "H200 SXM")
     }
-    x, _ = calibrate.fit_all_reduce(of["H100 SXM"])
-    ranks, message, latency = calibrate._columns(of["H200 SXM"], "tp", "message_bytes", "value")
-    found = calibrate._all_reduce_time(x[:6], x[6], message, ranks)
+    x, _ = kernel_fit.fit_all_reduce(of["H100 SXM"])
+    ranks, message, latency = kernel_fit._columns(of["H200 SXM"], "tp", "message_bytes", "value")
+    found = kernel_fit._all_reduce_time(x[:6], x[6], message, ranks)
     assert np.mean(np.abs(found / (latency * 1e-6) - 1)) <= 0.2

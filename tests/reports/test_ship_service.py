@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from perfmodel.equations import pipeline
-from perfmodel.machines import sram_pipeline
-from perfmodel.machines.base import Load, machine_of
+from perfmodel.machines import sram_beat, sram_pipeline
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.closed_loop import Load
 from perfmodel.prediction import run
 from perfmodel.question import Options, resolve
 from perfmodel.reports.ship.samples import KI, SAMPLES
@@ -178,7 +179,7 @@ def test_gathering_tokens_by_expert_pays_once_a_beat_picks_more_than_all_experts
         times = {}
         for name, on in (("per token", "true"), ("gathered", "false")):
             scenario = ship(f"system.efficiency.per_token_experts={on}")
-            times[name] = float(sram_pipeline.plain_beat(scenario, tokens, 1024.0).time)
+            times[name] = float(sram_beat.plain_beat(scenario, tokens, 1024.0).time)
         assert times[cheaper] <= min(times.values()) * (1 + 1e-9)
 
 

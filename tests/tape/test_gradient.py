@@ -4,7 +4,7 @@ import pytest
 import sympy
 from backends.test_equations import EACH, POINTS, arguments, public
 
-from perfmodel.numerics import _OPAQUE
+from perfmodel.numerics.backends import OPAQUE
 from perfmodel.prediction import METRICS
 from perfmodel.question import Options, resolve
 from perfmodel.specs.paths import range_at
@@ -25,7 +25,7 @@ def test_every_equation_against_sympy(equation):
     expression = public(equation)(**symbols)
     # SymPy cannot differentiate what it does not know: floors and Erlang's formula go by differences.
     closed = not any(
-        isinstance(one.func, type) and one.func.__name__ in _OPAQUE for one in expression.atoms(sympy.Function)
+        isinstance(one.func, type) and one.func.__name__ in OPAQUE for one in expression.atoms(sympy.Function)
     )
 
     def plain(numbers):

@@ -11,7 +11,7 @@ from perfmodel import shapes
 from perfmodel.evidence.cluster.fitting import Cluster, clusters
 from perfmodel.evidence.validate import load
 from perfmodel.evidence.validate.rows import Row
-from perfmodel.machines.kernels import spread_key
+from perfmodel.machines.kernel_step import spread_key
 from perfmodel.shown import Shown
 from perfmodel.specs import catalog, files
 from perfmodel.specs.units import show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfmodel.equations import speculative
 from perfmodel.evidence.dataflow_fit import MODELS, Machine, figures, h100, sn40
-from perfmodel.machines import kernels
+from perfmodel.machines import kernel_step
 from perfmodel.machines.kernels_efficiency import KernelsEfficiency
 from perfmodel.machines.operators import head_operator, layer_operators
 from perfmodel.machines.step import Pass
@@ -162,7 +162,7 @@ def _operator_times(machine: Machine) -> dict[str, float]:
     found = dict.fromkeys(_PARTS, 0.0)
     fixed = 0.0
     for operator in layer_operators(scenario, model.layers[0], work):
-        overlap, _ = kernels.kernel(scenario, operator, layers)
+        overlap, _ = kernel_step.kernel(scenario, operator, layers)
         part = "SDPA" if operator.kind == "attention" else "GEMM"
         if operator.name == "elementwise":
             part = "RMSNorm+SiLU+Mul"
@@ -171,9 +171,9 @@ def _operator_times(machine: Machine) -> dict[str, float]:
             found[part] += layers * _KERNEL[operator.kind]
         found[part] += layers * float(max(overlap.compute, overlap.memory))
         if operator.all_reduce is not None:
-            found["AllReduce"] += layers * float(kernels.tensor_all_reduce(scenario, operator.all_reduce))
-    found["RMSNorm+SiLU+Mul"] += layers * (float(kernels.fixed_time(scenario, 1.0)) / layers - fixed)
-    head, _ = kernels.kernel(scenario, head_operator(scenario, work), 1.0)
+            found["AllReduce"] += layers * float(kernel_step.tensor_all_reduce(scenario, operator.all_reduce))
+    found["RMSNorm+SiLU+Mul"] += layers * (float(kernel_step.fixed_time(scenario, 1.0)) / layers - fixed)
+    head, _ = kernel_step.kernel(scenario, head_operator(scenario, work), 1.0)
     found["Non-decoder"] = float(head.memory) + float(efficiency.step_time) + float(efficiency.sequence_time)
     return found
 

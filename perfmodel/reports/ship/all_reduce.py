@@ -12,7 +12,7 @@ import pandas as pd
 from perfmodel.equations import collectives, roofline, topologies, transformer
 from perfmodel.errors import UserError
 from perfmodel.machines import all_reduce as measured_all_reduce
-from perfmodel.machines import kernels_efficiency, sram_pipeline
+from perfmodel.machines import kernels_efficiency, sram_beat
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship.data import only_known, table
@@ -36,7 +36,7 @@ _KNEES = "LPU, printed knees (8 to 64)"
 
 def _lpu_all_reduce(system: System, message: Any) -> Any:
     """Return the time of an all-reduce through the printed knees [s]."""
-    efficiency = sram_pipeline.efficiency_of(system)
+    efficiency = sram_beat.efficiency_of(system)
     return collectives.saturating_all_reduce(
         message=message,
         latency=efficiency.all_reduce_latency,
@@ -154,7 +154,7 @@ def _crossing_rows(curves: pd.DataFrame) -> list[Sequence[str]]:
 
 def _saturation_numbers(system: System) -> tuple[Number, ...]:
     """Return the share of the LPU's peak at the printed knees."""
-    bandwidth = sram_pipeline.efficiency_of(system).all_reduce_bandwidth
+    bandwidth = sram_beat.efficiency_of(system).all_reduce_bandwidth
     return tuple(
         Number(
             f"LPU, share of the peak at {kib} KiB",
@@ -288,7 +288,7 @@ def _block_before(model: Model) -> tuple[Any, str]:
 
 def _overlap_frame(system: System, hidden: Any, width: Any, tp: Sequence[float], precision: str) -> pd.DataFrame:
     """Return product, all-reduce and what of it nothing hides [us], by ranks and tokens."""
-    efficiency, sram = sram_pipeline.efficiency_of(system), system.memory.sram
+    efficiency, sram = sram_beat.efficiency_of(system), system.memory.sram
     assert sram is not None
     weights = transformer.mlp_parameters(hidden=hidden, intermediate=width, matrices=1.0)
     tokens = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256], dtype=float)

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import special
 
 from perfmodel.equations import collectives, topologies
-from perfmodel.machines import sram_pipeline
+from perfmodel.machines import sram_beat, sram_pipeline
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.question import Options, resolve
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
@@ -53,8 +53,8 @@ def _skipping_rows(scenario: Scenario, users: float) -> list[Sequence[str]]:
     """Return what a hop of a beat's tokens past dead nodes costs, until the chain is cut."""
     plan, link = scenario.deployment, scenario.system.link
     tokens = float(sram_pipeline.MACHINE.token_budget(scenario.system))
-    beat = float(sram_pipeline.plain_beat(scenario, users / plan.pp, 2048.0).time)
-    clear = float(sram_pipeline.hop_time(scenario, tokens))
+    beat = float(sram_beat.plain_beat(scenario, users / plan.pp, 2048.0).time)
+    clear = float(sram_beat.hop_time(scenario, tokens))
     tpot = float(plan.pp) * (beat + clear)
     rows: list[Sequence[str]] = []
     for skipped in range(5):

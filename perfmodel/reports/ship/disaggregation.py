@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfmodel.equations import collectives
-from perfmodel.machines import kernels, sram_pipeline
+from perfmodel.machines import kernel_step, sram_beat
 from perfmodel.machines.kv_cache import ACTIVATION_BYTES
 from perfmodel.machines.step import Pass
 from perfmodel.question import Options, resolve
@@ -58,7 +58,7 @@ class Apart:
     def sides(self, batch: Any, context: float) -> tuple[Any, Any]:
         """Return the time of attention in all layers and of the experts of one [s]."""
         work = (Pass(batch, 1.0, context, decoding=True),)
-        return kernels.step(self.near, work).time, sram_pipeline.beat(self.far, work).time
+        return kernel_step.step(self.near, work).time, sram_beat.beat(self.far, work).time
 
 
 def _split(model: str, gpu: str, lpu: str, precision: str, latency: str) -> Apart:
@@ -82,7 +82,7 @@ def _layouts(apart: Apart, batch: Any, context: float) -> dict[str, Any]:
     # With two halves of the batch taking turns, the slower side decides.
     attention, experts = apart.sides(batch / 2, context)
     turns = 2 * np.maximum(attention, apart.layers * (experts + 2 * apart.hop(batch / 2)))
-    whole = kernels.step(apart.whole, (Pass(batch, 1.0, context, decoding=True),)).time
+    whole = kernel_step.step(apart.whole, (Pass(batch, 1.0, context, decoding=True),)).time
     fits, fits_alone = (
         np.where(batch <= float(fit(side, tokens=context).cap), 1.0, np.nan) for side in (apart.near, apart.whole)
     )

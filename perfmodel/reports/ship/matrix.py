@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.equations import memory, serving
 from perfmodel.errors import UserError
-from perfmodel.machines import base
+from perfmodel.machines import closed_loop as loops
 from perfmodel.machines.base import machine_of
 from perfmodel.question import Options, resolve
 from perfmodel.reports.ship.samples import SAMPLES
@@ -208,9 +208,9 @@ def pipeline_service(
     return _stack(by_beat)
 
 
-def closed_loop(scenario: Scenario, load: Load, running: Any, **how: Any) -> base.Loop:
+def closed_loop(scenario: Scenario, load: Load, running: Any, **how: Any) -> loops.Loop:
     """Return the closed loop of one replica with so many requests in service; ``how`` are fields of its load."""
-    asked = base.Load(running, load.prompt, load.output, bias=load.bias, **how)
+    asked = loops.Load(running, load.prompt, load.output, bias=load.bias, **how)
     return machine_of(scenario.system).closed_loop(scenario, asked)
 
 

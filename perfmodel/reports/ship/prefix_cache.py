@@ -10,8 +10,9 @@ import pandas as pd
 
 from perfmodel.equations import caching
 from perfmodel.errors import UserError
-from perfmodel.machines import kv_cache, sram_pipeline
-from perfmodel.machines.base import Load, machine_of
+from perfmodel.machines import kv_cache, sram_beat
+from perfmodel.machines.base import machine_of
+from perfmodel.machines.closed_loop import Load
 from perfmodel.numerics import total
 from perfmodel.reports.figures import Chart, Claim, Figure, Layer, Number, Table, figure
 from perfmodel.reports.ship.data import only_known, table
@@ -75,9 +76,9 @@ def first_tokens(scenario: Scenario, context: Any, new: float, output: float) ->
     chips = scenario.deployment.tp * scenario.deployment.pp
     alone = Load(np.float64(1.0), context, output)
     miss = machine_of(scenario.system).closed_loop(scenario, alone).prefill.time
-    hit = sram_pipeline.chunked(scenario, others=0.0, prompt=new, context=context)
+    hit = sram_beat.chunked(scenario, others=0.0, prompt=new, context=context)
     # What follows the prefix attends to all of it.
-    near = sram_pipeline.prompt_step(scenario, hit).time
+    near = sram_beat.prompt_step(scenario, hit).time
     held = total_cache(scenario, context - new)
     far = near + caching.reload_time(size=held, bandwidth=chips * ddr.bandwidth)
     return {"SRAM hit": near, "DRAM hit over PCIe": far, "miss": miss}
