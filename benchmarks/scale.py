@@ -67,7 +67,7 @@ def one(kept: str, points: float, workers: int) -> dict[str, Any]:
     """Run one sweep in this process, or on so many workers."""
     from perfmodel.question import Options
     from perfmodel.sweeps import folder
-    from perfmodel.sweeps.space import space
+    from perfmodel.sweeps.asking import space
 
     inner = dict(INNER) | ({"economics.electricity": "x0.5:x2:64"} if kept == SPARSE else {})
     each = 32 * 32 * 16 * 4 * (64 if kept == SPARSE else 1)

@@ -532,7 +532,7 @@ def settled(
     model: Any, on: Any, axes: Sequence[tuple[str, Any]], set: Any, given: Mapping[str, Any]
 ) -> tuple[Space, dict[str, Any]]:
     """Return the space of a sweep, and how it is to be written; the command line's way in."""
-    from perfmodel.sweeps import space as study
+    from perfmodel.sweeps import asking
 
     system = _one(on)
     asked, changes, rest = taken(StoredQuestion, [system], set, given)
@@ -543,7 +543,7 @@ def settled(
     elif rest:
         raise UserError(f"{flag(next(iter(rest)))} needs --out DIR, a folder for the partitions")
     read = [(word("--axis", path), _axis(path, values)) for path, values in axes]
-    return study.space(_model(model), system, read, asked, changes), rest
+    return asking.space(_model(model), system, read, asked, changes), rest
 
 
 def _axis(path: str, values: Any) -> str | list[Any]:

@@ -322,11 +322,29 @@ def step(scenario: Scenario, work: Work) -> Step:
 
 
 def query_heads(run: Layers) -> tuple[float, float]:
-    """Return the heads and the KV heads of a layer; latents have no heads to split: every rank holds them."""
+    """Return the heads and the KV heads of a layer; latents have no heads to split: every rank holds them.
+
+    Parameters
+    ----------
+    run : Layers
+
+    Returns
+    -------
+    tuple of float
+    """
     part = run.attention or run.mla
     return float(part.heads) if part else 1.0, float(run.attention.kv_heads) if run.attention else 1.0
 
 
 def divides(heads: float, kv_heads: float, ranks: float) -> bool:
-    """Whether ranks divide heads, and KV heads divide or are divided."""
+    """Whether ranks divide heads, and KV heads divide or are divided.
+
+    Parameters
+    ----------
+    heads, kv_heads, ranks : float
+
+    Returns
+    -------
+    bool
+    """
     return not (heads % ranks or (kv_heads % ranks and ranks % kv_heads))

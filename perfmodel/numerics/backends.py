@@ -204,7 +204,18 @@ ARRAY: dict[str, Callable[..., Any]] = {
 
 
 def sympy_call(name: str, *args: Any) -> Any:
-    """Build the operator as a SymPy expression; the caller's operand proves that SymPy is already imported."""
+    """Build the operator as a SymPy expression; the caller's operand proves that SymPy is already imported.
+
+    Parameters
+    ----------
+    name : str
+        Of the operator.
+    *args : SymPy expression or float
+
+    Returns
+    -------
+    SymPy expression
+    """
     sp: Any = sys.modules["sympy"]
     match name:
         case "exp" | "log" | "sqrt":

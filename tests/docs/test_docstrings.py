@@ -28,8 +28,9 @@ from perfmodel.planning.size import Sizing
 from perfmodel.planning.solve import Solution
 from perfmodel.planning.tco.ownership import Owned, Owning
 from perfmodel.specs.types import Model, System, Traffic
+from perfmodel.sweeps.axes import Axis
 from perfmodel.sweeps.folder import Stored
-from perfmodel.sweeps.space import Axis, Cell, Sweep
+from perfmodel.sweeps.space import Cell, Sweep
 
 #: Where every public function is documented in full.
 ROOMS = ("numerics", "trace", "equation", "machines.", "specs.", "serving.", "prediction", "question")

@@ -17,7 +17,7 @@ import pytest
 from perfmodel import writing
 from perfmodel.cli import run
 from perfmodel.errors import UserError
-from perfmodel.evidence import calibrate
+from perfmodel.evidence import calibrate, kernel_fit
 from perfmodel.reports import figures
 from perfmodel.reports.figures import Chart, Figure, Layer
 from perfmodel.specs import catalog
@@ -136,7 +136,7 @@ def test_what_killed_writers_left_goes_with_the_next_run(verb, given, capsys):
 
 def test_a_full_disk_leaves_the_old_calibration(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(calibrate, "calibrations", lambda: iter([("x", {"a": {"value": "1" * 100}})]))
-    monkeypatch.setattr(calibrate, "kernel_errors", lambda: [])
+    monkeypatch.setattr(kernel_fit, "kernel_errors", lambda: [])
     monkeypatch.setattr(calibrate, "calibrate", partial(calibrate.calibrate, tmp_path))
     (tmp_path / "x.yaml").write_text("old")
     with full_disk():

@@ -15,7 +15,7 @@ from perfmodel.specs import kinds
 
 PACKAGE = Path(perfmodel.__file__).parent
 #: A kind's own files, specs, and the report of the dataflow paper, whose name is that of a kind.
-FREE = ("machines/kernels", "machines/dataflow.py", "machines/sram_pipeline.py", "machines/power.py", "specs/")
+FREE = ("machines/kernel", "machines/dataflow.py", "machines/sram_", "machines/power.py", "specs/")
 PAPER = ("reports/dataflow/",)
 FILES = [path for path in sorted(PACKAGE.glob("**/*.py")) if "bundled" not in path.parts]
 

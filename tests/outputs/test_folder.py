@@ -25,7 +25,7 @@ from perfmodel.errors import UserError
 from perfmodel.question import Options
 from perfmodel.specs.paths import put
 from perfmodel.sweeps import cluster, folder
-from perfmodel.sweeps.space import space as design_space
+from perfmodel.sweeps.asking import space as design_space
 
 AXES = {
     "system": "dgx-h100,dgx-b200",
@@ -354,7 +354,7 @@ CLIENT = """
     from pathlib import Path
     from perfmodel.sweeps import folder
     from perfmodel.question import Options
-    from perfmodel.sweeps.space import space
+    from perfmodel.sweeps.asking import space
 
     if __name__ == "__main__":
         asked = space("llama-3.1-70b", "dgx-h100", {axes}, Options())

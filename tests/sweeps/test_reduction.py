@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import perfmodel
 from perfmodel.errors import UserError
+from perfmodel.sweeps.axes import Axis
 from perfmodel.sweeps.reduction import ERROR, QUANTILES, parse
-from perfmodel.sweeps.space import Axis, Corner, Space
+from perfmodel.sweeps.space import Corner, Space
 
 AXES = {
     "system": "dgx-h100,dgx-b200",

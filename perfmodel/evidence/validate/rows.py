@@ -12,12 +12,13 @@ from typing import Any, cast
 from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.evidence.validate import names, public
+from perfmodel.evidence.validate.layouts import default_layout, layout_of, nearest_layouts, plans, stated
 from perfmodel.evidence.validate.metrics import FORMS, POWER, PREDICTED, Form, form_key
 from perfmodel.evidence.validate.names import find_model, find_precision, find_system
-from perfmodel.evidence.validate.reading import MOST_CHIPS, UNITS, Unanswered, number, plain, read_unit, whole
+from perfmodel.evidence.validate.reading import UNITS, Unanswered, number, plain, read_unit, whole
 from perfmodel.evidence.validate.speedups import drafting, measured_length, target_of
 from perfmodel.machines.base import machine_of
-from perfmodel.question import Options, check_plan, kv_rule, resolve
+from perfmodel.question import check_plan, kv_rule
 from perfmodel.specs import catalog
 from perfmodel.specs.naming import find_engine, read_engine
 from perfmodel.specs.types import Deployment, Model, Scenario, System, Traffic
@@ -204,108 +205,6 @@ class Asked:
 
 
 _TAIL = re.compile(r"p(?!50$)\d+(\.\d+)?|min|max|std")
-_ROW_ID_TP = re.compile(r"_tp(\d+)(?:_\d+)?_ep(\d+|none)")
-_MOE_TP = re.compile(r"moe_tp=(\d+)")
-_RANK_BATCH = re.compile(r"per-(?:replica|rank) batch_size=(\d+)")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How the columns of a row lay a model out: ``tp`` None where nothing says, ``ranks`` of all replicas together."""
-
-    tp: float | None
-    pp: float = 1.0
-    ep: float = 1.0
-    ranks: float = 0.0
-    attention_dp: float = 1.0
-
-
-def _stated(row: Mapping[str, str], name: str) -> float | None:
-    """Return a whole number of a column; 0 is not stated, as some sets have it."""
-    return None if plain(row, name) == 0 else whole(row, name)
-
-
-def _shape(row: Mapping[str, str], notes: list[str]) -> Shape:
-    """Return the layout of a row as its columns say, and note where labels are not what they seem."""
-    tp, pp, ep = _stated(row, "tp"), whole(row, "pp") or 1.0, _stated(row, "ep") or 1.0
-    chips, dp = _stated(row, "n_chips"), _stated(row, "dp") or _stated(row, "replicas")
-    attention_dp = _stated(row, "attention_dp") or 1.0
-    if tp is None and chips is None:
-        return Shape(None, pp, ep)
-    written = _ROW_ID_TP.search(row.get("row_id", ""))
-    if written and written[2] != "none":
-        real, spread = float(written[1]), float(written[2])
-        if spread > 1 and real * spread in (tp, attention_dp):
-            which = "tp" if real * spread == tp else "attention_dp"
-            notes.append(f"{which} column {real * spread:g} is TP x EP; the row id says TP {real:g} and EP {spread:g}")
-            tp, ep, attention_dp = real, spread, 1.0
-            chips = max(real, spread) * pp
-    batch = _RANK_BATCH.search(row.get("notes", ""))
-    clients = number(row, "concurrency_or_batch")
-    if batch and clients and tp is not None and clients % float(batch[1]) == 0 and clients > float(batch[1]):
-        copies = clients / float(batch[1])
-        if copies == tp and attention_dp == 1:
-            notes.append(f"a batch of {batch[1]} a rank at {clients:g} clients: attention-DP over {copies:g} ranks")
-            tp, attention_dp = 1.0, copies
-        else:
-            notes.append(f"a batch of {batch[1]} a replica at {clients:g} clients: {copies:g} replicas")
-            chips = max(tp * attention_dp, ep) * pp * copies / attention_dp
-    if attention_dp > 1:
-        # Groups that hold attention whole share the experts between all of their ranks.
-        ep = max(ep, (tp or 1.0) * attention_dp)
-    ranks = max((chips or 0.0) / pp, (tp or 1.0) * attention_dp * (dp or 1.0), ep)
-    moe_tp = _MOE_TP.search(row.get("notes", ""))
-    if moe_tp and float(moe_tp[1]) * ep > ranks and attention_dp == 1:
-        ranks = float(moe_tp[1]) * ep
-        notes.append(f"moe_tp x ep = {ranks:g} ranks: attention-DP over {ranks / (tp or 1.0):g}")
-    if tp is not None and ranks % tp:
-        notes.append(f"{ranks:g} chips are no multiple of TP {tp:g}: one replica is taken")
-        ranks = tp
-    if ranks * pp > MOST_CHIPS:
-        raise Unanswered(f"{ranks * pp:g} chips are more than {MOST_CHIPS:,}")
-    return Shape(tp, pp, ep, ranks, attention_dp)
-
-
-def _layouts(base: Scenario, shape: Shape, widest: bool) -> Iterator[tuple[Scenario, str]]:
-    """Give the layout of a row, and then those that come nearest, each with what is said of it."""
-    tp, pp, ep, ranks = shape.tp, shape.pp, shape.ep, shape.ranks
-    seen: set[tuple[float, float, float]] = set()
-
-    def laid(tp: float, ep: float, ranks: float, note: str) -> Iterator[tuple[Scenario, str]]:
-        key = (tp, ep, ranks)
-        if key in seen or ranks % max(tp, ep):
-            return
-        seen.add(key)
-        # Experts over more ranks than a tensor group has are shared by groups that hold attention whole.
-        shared = max(1.0, ep / tp)
-        if ranks % (tp * shared):
-            return
-        plan = replace(base.deployment, tp=tp, pp=pp, ep=ep, attention_dp=shared, dp=ranks / tp / shared)
-        try:
-            check_plan(base.model, base.system, plan)
-        except UserError:
-            return
-        yield replace(base, deployment=plan), note
-
-    low = [float(count) for count in range(1, math.isqrt(int(ranks)) + 1) if ranks % count == 0]
-    counts = sorted({*low, *(ranks / count for count in low)})
-    if tp is None:
-        # Latency is measured on all chips together, throughput on as many replicas as fit.
-        for wanted in reversed(counts) if widest else counts:
-            yield from laid(wanted, ep, ranks, f"TP is not given: TP {wanted:g} x {ranks / wanted:g} replicas taken")
-        tp = ranks
-    moe = any(run.moe is not None for run in base.model.layers)
-    yield from laid(tp, ep, ranks, "")
-    if ep > 1:
-        yield from laid(tp, 1.0, ranks, f"EP {ep:g} cannot be laid out here: EP 1 taken")
-    elif moe and ranks > tp:
-        yield from laid(tp, ranks, ranks, f"does not fit as stated: experts spread over all {ranks:g} chips")
-    for other in sorted(counts, key=lambda count: (abs(math.log(count / tp)), -count)):
-        yield from laid(other, ep, ranks, f"TP {tp:g} cannot be used here: TP {other:g} taken")
-        yield from laid(other, 1.0, ranks, f"TP {tp:g} cannot be used here: TP {other:g} and EP 1 taken")
-    for factor in (2.0, 4.0, 8.0, 16.0):
-        more = tp * factor
-        yield from laid(more, 1.0, more, f"does not fit {ranks:g} chips: {more:g} taken, which the row does not say")
 
 
 #: Mean prompt of MLPerf's data sets by their published mean output: OpenOrca [tokens].
@@ -323,7 +222,7 @@ def _collective_of(given: Mapping[str, str], system: System, model: Model) -> Sc
 
 def _pool(given: Mapping[str, str], which: str) -> dict[str, Any]:
     """Return the layout of a pool, as fields of a deployment."""
-    of = {name: _stated(given, f"{which}_{name}") for name in ("workers", "tp", "attention_dp", "ep")}
+    of = {name: stated(given, f"{which}_{name}") for name in ("workers", "tp", "attention_dp", "ep")}
     if of["workers"] is None or of["tp"] is None:
         raise Unanswered(f"disaggregated: {which}_workers and {which}_tp are not both given")
     tp, shared = of["tp"], of["attention_dp"] or 1.0
@@ -405,35 +304,9 @@ def ask(row: Row) -> Asked:
     row.metric = form.family
     unit = read_unit(given["unit"])
     # Names are resolved even where the metric has no model, so that its group is right.
-    curve = form.how in ("curve", "collective") and not given["model"]
-    try:
-        row.system = find_system(given["hardware"])
-        model_name, written, note = ("", "", "") if curve else find_model(target_of(given["model"]))
-    except Unanswered:
-        if form.how in ("later", "accepted"):
-            raise Unanswered(form.reason or _NO_ACCEPTANCE) from None
-        raise
-    model = _NO_MODEL if curve else _model(model_name)
-    if not curve:
-        row.model, row.kind = model.name, model_class(model)
-    if form.how == "later":
-        raise Unanswered(form.reason)
-    if not math.isfinite(row.value) or row.value <= 0:
-        raise Unanswered("no measured value, or none above 0, to compare with")
-    if form.how == "accepted":
-        raise Unanswered(_NO_ACCEPTANCE)
-    system_name = row.system
-    engine = str(find_engine(given.get("engine", "")) or "")
-    bare = load_system(system_name, "")[0]
-    machine = machine_of(bare)
-    if not machine.free_degrees:
-        engine = ""
-    elif not engine and given.get("engine"):
-        engine = "trtllm" if bare.chip[0] in "abhgl" and re.search("cuda|tensor", given["engine"].casefold()) else ""
-        row.notes.append(f"engine '{given['engine']}' is taken as {engine or bare.default_engine}")
-    system, row.engine, row.chip_calibrated = load_system(system_name, engine)
-    row.system = system.name
-    row.notes += catalog.in_place(system, model)
+    model, written, note = _named(row, form)
+    _answerable(row, form)
+    system = _settled(row, model)
     if unit is None:
         raise Unanswered(f"unknown unit '{given['unit']}' of {given['metric']}; expected one like {UNITS}")
     if unit[0] not in form.units:
@@ -447,46 +320,106 @@ def ask(row: Row) -> Asked:
     mode = given.get("mode", "").casefold()
     if "disagg" in mode or "disagg" in given.get("engine", "").casefold():
         return _two_pools(row, form, key, unit, written, model, system)
-    if _TAIL.fullmatch(given.get("stat", "").casefold()):
-        raise Unanswered(FORMS["tail"].reason)
-    if key == "ttft" and given.get("stat", "").casefold() in ("median", "p50"):
-        form, key = FORMS["ttft_median"], "ttft_median"
-    if "static batch" in given.get("load", "").casefold() and form.value is not None and machine.free_degrees:
-        form = replace(form, how="static")
-    if form.how == "speedup":
-        row.fitted = drafting(given).fitted
-    elif given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
-        if key != "user" or not machine.free_degrees or measured_length(given) is None:
-            raise Unanswered("only the speed of one user is predicted for runs with a draft, at a measured length")
-        form, key = FORMS["mtp"], "mtp"
-    if re.search(r"pruned|sparse", given.get("notes", "").casefold()):
-        row.notes.append("the run pruned or sparsified the model; the whole model is predicted")
+    free = machine_of(system).free_degrees
+    form, key = _narrowed(row, form, key, free)
     asked_for = number(given, "concurrency_or_batch") if form.how != "most" else None
     _conditions(row)
-    if key in ("output", "output_chip") and asked_for is None:
-        form, key = FORMS["most"], "most"
-        row.metric = form.family
-        row.notes.append("no concurrency is given: the largest throughput")
-    if key in ("power", "energy") and asked_for is None:
-        form = FORMS[f"{key}_most"]
-        row.notes.append("no concurrency is given: at the largest throughput")
-    if asked_for is None and form.how in ("loop", "prompt", "step", "speedup"):
-        raise Unanswered("no concurrency is given")
+    form, key = _without_clients(row, form, key, asked_for)
     clients = asked_for or 1.0
     prompt, output = _lengths(given, form, clients, row.notes)
     weights, cache = _precisions(row, written, model, system)
     traffic = _traffic(given, form, prompt, output, clients)
-    shape = _shape(given, row.notes)
-    tp, pp, ranks = shape.tp, shape.pp, shape.ranks
+    shape = layout_of(given, row.notes)
     deployment = Deployment("given", row.engine, weights, cache, tp=1.0)
     base = Scenario(system, model, deployment, traffic)
-    if tp is None and (ranks == 0 or not machine.free_degrees):
-        layouts = _default_layout(base, ranks)
-    elif not machine.free_degrees:
-        layouts = _plans(base, tp or ranks, pp)
+    if shape.tp is None and (shape.ranks == 0 or not free):
+        layouts = default_layout(base, shape.ranks)
+    elif not free:
+        layouts = plans(base, shape.tp or shape.ranks, shape.pp)
     else:
-        layouts = _layouts(base, shape, form.how != "most")
+        layouts = nearest_layouts(base, shape, form.how != "most")
     return Asked(row, form, key, unit[1], unit[2], layouts)
+
+
+def _named(row: Row, form: Form) -> tuple[Model, str, str]:
+    """Return the model of a row, the precision that its name says, and what is said of it; notes the system."""
+    given = row.given
+    curve = form.how in ("curve", "collective") and not given["model"]
+    try:
+        row.system = find_system(given["hardware"])
+        name, written, note = ("", "", "") if curve else find_model(target_of(given["model"]))
+    except Unanswered:
+        if form.how in ("later", "accepted"):
+            raise Unanswered(form.reason or _NO_ACCEPTANCE) from None
+        raise
+    if curve:
+        return _NO_MODEL, written, note
+    model = _model(name)
+    row.model, row.kind = model.name, model_class(model)
+    return model, written, note
+
+
+def _answerable(row: Row, form: Form) -> None:
+    """Refuse a metric that has no model, and a value that nothing can be compared with."""
+    if form.how == "later":
+        raise Unanswered(form.reason)
+    if not math.isfinite(row.value) or row.value <= 0:
+        raise Unanswered("no measured value, or none above 0, to compare with")
+    if form.how == "accepted":
+        raise Unanswered(_NO_ACCEPTANCE)
+
+
+def _settled(row: Row, model: Model) -> System:
+    """Return the system with the engine that ran, as the row names it."""
+    written = row.given.get("engine", "")
+    engine = str(find_engine(written) or "")
+    bare = load_system(row.system, "")[0]
+    if not machine_of(bare).free_degrees:
+        engine = ""
+    elif not engine and written:
+        # What a row calls CUDA or TensorRT without more is NVIDIA's own engine.
+        engine = "trtllm" if re.search("cuda|tensorrt", written.casefold()) else ""
+        row.notes.append(f"engine '{written}' is taken as {engine or bare.default_engine}")
+    system, row.engine, row.chip_calibrated = load_system(row.system, engine)
+    row.system = system.name
+    row.notes += catalog.in_place(system, model)
+    return system
+
+
+def _narrowed(row: Row, form: Form, key: str, free: bool) -> tuple[Form, str]:
+    """Return the form of a row's metric as its statistic, load and draft narrow it."""
+    given = row.given
+    if _TAIL.fullmatch(given.get("stat", "").casefold()):
+        raise Unanswered(FORMS["tail"].reason)
+    if key == "ttft" and given.get("stat", "").casefold() in ("median", "p50"):
+        form, key = FORMS["ttft_median"], "ttft_median"
+    if "static batch" in given.get("load", "").casefold() and form.value is not None and free:
+        form = replace(form, how="static")
+    if form.how == "speedup":
+        row.fitted = drafting(given).fitted
+    elif given.get("method", "").casefold() not in ("", "none") and plain(given, "k") != 0:
+        if key != "user" or not free or measured_length(given) is None:
+            raise Unanswered("only the speed of one user is predicted for runs with a draft, at a measured length")
+        form, key = FORMS["mtp"], "mtp"
+    if re.search(r"pruned|sparse", given.get("notes", "").casefold()):
+        row.notes.append("the run pruned or sparsified the model; the whole model is predicted")
+    return form, key
+
+
+def _without_clients(row: Row, form: Form, key: str, asked_for: float | None) -> tuple[Form, str]:
+    """Return the form of a row that may not say its clients: what is largest then stands for it."""
+    if asked_for is not None:
+        return form, key
+    if key in ("output", "output_chip"):
+        form, key = FORMS["most"], "most"
+        row.metric = form.family
+        row.notes.append("no concurrency is given: the largest throughput")
+    if key in ("power", "energy"):
+        form = FORMS[f"{key}_most"]
+        row.notes.append("no concurrency is given: at the largest throughput")
+    if form.how in ("loop", "prompt", "step", "speedup"):
+        raise Unanswered("no concurrency is given")
+    return form, key
 
 
 def _conditions(row: Row) -> None:
@@ -544,44 +477,3 @@ def _precisions(row: Row, written: str, model: Model, system: System) -> tuple[s
     if system.computes_as.get(weights) not in system.rates:
         raise Unanswered(f"{system.name} does not compute {weights}")
     return weights, cache
-
-
-def _default_layout(base: Scenario, ranks: float) -> Iterator[tuple[Scenario, str]]:
-    """Give the layout that a question without one gets."""
-    plan, load = base.deployment, base.traffic
-    if ranks:
-        for known in base.system.plans:
-            if known.pp == "1" and float(cast(float, known.tp)) == ranks:
-                yield from _plans(base, ranks, 1.0)
-    options = Options(
-        engine=plan.engine,
-        precision=plan.precision,
-        kv_precision=plan.kv_precision,
-        prompt=math.ceil(float(cast(float, load.prompt))),
-        output=math.ceil(float(cast(float, load.output))),
-        concurrency=float(cast(float, load.concurrency)),
-    )
-    try:
-        scenario = resolve(base.model, base.system.name, options)
-    except UserError as error:
-        raise Unanswered(str(error)) from None
-    note = f"the layout is not given: {scenario.assumed[0]}" if scenario.assumed else ""
-    yield replace(scenario, traffic=load, system=base.system), note
-
-
-def _plans(base: Scenario, tp: float, pp: float) -> Iterator[tuple[Scenario, str]]:
-    """Give the layouts of a machine that is no GPU, the one asked for first, then its own plans by nearness."""
-    options = Options(
-        engine=base.deployment.engine,
-        precision=base.deployment.precision,
-        kv_precision=base.deployment.kv_precision,
-        concurrency=float(cast(float, base.traffic.concurrency)),
-    )
-    known = sorted({float(cast(float, plan.tp)) for plan in base.system.plans}, key=lambda at: abs(math.log(at / tp)))
-    for wanted, stages in [(tp, pp if pp > 1 else None), *((other, None) for other in known)]:
-        try:
-            found = resolve(base.model, base.system.name, replace(options, tp=wanted, pp=stages))
-        except UserError:
-            continue
-        note = "" if wanted == tp else f"TP {tp:g} cannot be used here: TP {wanted:g} taken"
-        yield replace(found, traffic=base.traffic, system=base.system), note
