@@ -39,6 +39,33 @@ def stored(model: Model, part: str, layers: Layers | None = None) -> tuple[str, 
     return precision, float(model.element_bytes.get(part, PRECISION_BYTES[precision]))
 
 
+def _cache(model: Model, contexts: Sequence[float]) -> shapes.Cache:
+    """Return the bytes of the cache by token and by sequence."""
+    cache = model.kv_cache or "bf16"
+    grows = float(kv_bytes_per_token(model, cache))
+    index = float(total(run.count * index_bytes_per_token(run, cache) for run in model.layers))
+    asked = list(contexts) or [*(one for one in _CONTEXTS if one < float(model.max_context)), float(model.max_context)]
+
+    def sequence(tokens: float) -> float:
+        if model.task == "pool":
+            return 0.0
+        return float(total(run.count * sequence_cache(model, run, tokens, cache) for run in model.layers))
+
+    return {
+        "precision": cache,
+        "declared": bool(model.kv_cache),
+        "bytes_per_token": 0 if model.task == "pool" else shapes.number(grows + index),
+        "of_which_indexers": 0 if model.task == "pool" else shapes.number(index),
+        "per_sequence": {
+            str(int(tokens)): {
+                "bytes": shapes.number(sequence(tokens)),
+                "next_token": shapes.number(sequence(tokens + 1) - sequence(tokens)),
+            }
+            for tokens in asked
+        },
+    }
+
+
 def count(model: Model, contexts: Sequence[float] = ()) -> shapes.Counts:
     """Return parameters by part, bytes by precision, and cache by context, as the JSON has them.
 
@@ -71,16 +98,6 @@ def count(model: Model, contexts: Sequence[float] = ()) -> shapes.Counts:
     if model.lora is not None:
         one_adapter = float(model.lora.replicated + model.lora.sharded)
         add("adapters", float(model.lora.adapters) * one_adapter, one_adapter)
-    cache = model.kv_cache or "bf16"
-    grows = float(kv_bytes_per_token(model, cache))
-    index = float(total(run.count * index_bytes_per_token(run, cache) for run in model.layers))
-    asked = list(contexts) or [*(one for one in _CONTEXTS if one < float(model.max_context)), float(model.max_context)]
-
-    def sequence(tokens: float) -> float:
-        if model.task == "pool":
-            return 0.0
-        return float(total(run.count * sequence_cache(model, run, tokens, cache) for run in model.layers))
-
     parts: dict[str, shapes.Held] = {
         part: {"held": shapes.number(held[part]), "active": shapes.number(active[part])}
         for part in _PARTS
@@ -98,19 +115,7 @@ def count(model: Model, contexts: Sequence[float] = ()) -> shapes.Counts:
         "active_parameters": shapes.number(sum(active.values())),
         "by_part": parts,
         "bytes": shapes.numbers({"total": sum(sizes.values()), **{name: size for name, size in sizes.items() if size}}),
-        "cache": {
-            "precision": cache,
-            "declared": bool(model.kv_cache),
-            "bytes_per_token": 0 if model.task == "pool" else shapes.number(grows + index),
-            "of_which_indexers": 0 if model.task == "pool" else shapes.number(index),
-            "per_sequence": {
-                str(int(tokens)): {
-                    "bytes": shapes.number(sequence(tokens)),
-                    "next_token": shapes.number(sequence(tokens + 1) - sequence(tokens)),
-                }
-                for tokens in asked
-            },
-        },
+        "cache": _cache(model, contexts),
         "read": {},
         "not_read": [],
         "notes": [],

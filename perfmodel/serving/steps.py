@@ -317,6 +317,33 @@ def residuals(steps: Steps) -> Law:
     return Law(np.concatenate([[0.0], lengths]), np.concatenate([[0.0], np.minimum(1.0, shares)]), rest)
 
 
+def _groups(steps: Steps, found: Any, last: int) -> tuple[Any, Any, Any]:
+    """Return chance, mean length [s] and work before them of groups of steps that an arrival finds, by length.
+
+    ``found`` is the chance of each length, ``last`` the first one that holds work for later steps too.
+    """
+    lengths = steps.lengths
+    # Groups thin out towards the long steps, in which percentiles are read.
+    level = np.minimum(_FOUND - 1, (_FOUND * (1 - np.maximum(0.0, 1 - np.cumsum(found)) ** 0.4)).astype(int))
+    level[last + 1 :] = _FOUND
+    chance, window, before = [], [], []
+    for one in np.unique(level):
+        mine = level == one
+        total = float(found[mine].sum())
+        if total <= 1e-9:
+            continue
+        chance.append(total)
+        window.append(float(np.sum(found[mine] * lengths[mine])) / total)
+        left = np.zeros(PLACES)
+        left[0] = 1.0
+        if one == _FOUND:
+            left[:] = 0.0
+            rest = found * mine / total
+            left[: len(found) - last] = rest[last:]
+        before.append(left)
+    return np.array(chance), np.maximum(np.array(window), 1e-6 * steps.unit), np.array(before)
+
+
 def first_tokens(steps: Steps) -> tuple[Law, Any]:
     """Return the laws of the time to the first token of a request that finds a step under way, and of its step's work.
 
@@ -341,29 +368,8 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
     found[0] = max(0.0, found[0] + 1 - share)
     found = found / found.sum()
     last = min(len(found) - 1, int(np.ceil(full / unit - 1e-9)))
-    # Groups thin out towards the long steps, in which percentiles are read.
-    level = np.minimum(_FOUND - 1, (_FOUND * (1 - np.maximum(0.0, 1 - np.cumsum(found)) ** 0.4)).astype(int))
-    level[last + 1 :] = _FOUND
-    chance, window, before = [], [], []
-    for one in np.unique(level):
-        mine = level == one
-        total = float(found[mine].sum())
-        if total <= 1e-9:
-            continue
-        chance.append(total)
-        window.append(float(np.sum(found[mine] * lengths[mine])) / total)
-        left = np.zeros(PLACES)
-        left[0] = 1.0
-        if one == _FOUND:
-            left[:] = 0.0
-            rest = found * mine / total
-            left[: len(found) - last] = rest[last:]
-        before.append(left)
-    chances, windows, ahead_of = (
-        np.array(chance),
-        np.maximum(np.array(window), 1e-6 * unit),
-        transform(np.array(before)),
-    )
+    chances, windows, before = _groups(steps, found, last)
+    ahead_of = transform(before)
     beside = folded(ahead_of * transform(steps.joined(windows)), PLACES)
     work = (chances @ beside)[:STATES]
     # Of full steps, which hold work for later ones too, each is as likely as the next.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -127,6 +127,26 @@ def chat(
     )
 
 
+def _cached_calls(
+    model: str, systems: Sequence[str], prompt: float, output: float, hits: Sequence[float], concurrency: float
+) -> Iterator[dict[str, Any]]:
+    """Give times and cost of a call for each machine that the model fits and each cached share of its prompt."""
+    asked = Options(prompt=prompt, output=output, concurrency=concurrency)
+    for on in systems:
+        for share in hits:
+            scenario = resolve(model, on, asked, [f"traffic.prefix_hits={share}"])
+            if not run(scenario).fits:
+                continue
+            found = evaluate(scenario, ("ttft_s", "tpot_s", "tokens_per_s_per_chip", "usd_per_mtok_blended")).metrics
+            yield {
+                "system": scenario.system.name,
+                "hits": share,
+                "ttft": float(found["ttft_s"]),
+                "tpot_ms": 1e3 * float(found["tpot_s"]),
+                "usd": float(found["usd_per_mtok_blended"]) * (prompt + output) / 1e6,
+            }
+
+
 @figure("agents-cached")
 def cached(
     model: str,
@@ -137,27 +157,7 @@ def cached(
     concurrency: float = 4.0,
 ) -> Figure:
     """Machines of every kind as more of a prompt is cached: time to first token, speed and cost of output."""
-    rows: list[dict[str, Any]] = []
-    for on in systems:
-        for share in hits:
-            scenario = resolve(
-                model,
-                on,
-                Options(prompt=prompt, output=output, concurrency=concurrency),
-                [f"traffic.prefix_hits={share}"],
-            )
-            if not run(scenario).fits:
-                continue
-            found = evaluate(scenario, ("ttft_s", "tpot_s", "tokens_per_s_per_chip", "usd_per_mtok_blended")).metrics
-            rows.append(
-                {
-                    "system": scenario.system.name,
-                    "hits": share,
-                    "ttft": float(found["ttft_s"]),
-                    "tpot_ms": 1e3 * float(found["tpot_s"]),
-                    "usd": float(found["usd_per_mtok_blended"]) * (prompt + output) / 1e6,
-                }
-            )
+    rows = list(_cached_calls(model, systems, prompt, output, hits, concurrency))
     frame = pd.DataFrame(rows)
     ends = frame[frame["hits"].isin([min(hits), max(hits)])].pivot_table(
         index="system", columns="hits", values=["ttft", "usd"]
