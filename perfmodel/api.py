@@ -25,8 +25,8 @@ from perfmodel.options import (
     LoopQuestion,
     Name,
     PoolsQuestion,
+    Priced,
     Quantity,
-    Question,
     RateQuestion,
     Said,
     SimulateQuestion,
@@ -461,7 +461,7 @@ def compare(
 
 @overload
 def sweep(
-    model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Unpack[Question]
+    model: Name | Model, *, on: Name, axes: Mapping[str, Any], set: Changes = (), **options: Unpack[Priced]
 ) -> Sweep: ...
 
 
@@ -609,7 +609,9 @@ def explain(
         With ``text()``, ``latex()``, ``to_dict()`` and ``elasticities``.
     """
     from perfmodel.compilers import explain as output
+    from perfmodel.results import check_priced
 
+    check_priced(word("METRIC", metric), options)
     scenario, rest = _scenario(ExplainQuestion, model, on, set, options)
     scenario = started(scenario, rest.get("steady", False))
     return output.explain(scenario, word("METRIC", metric), int(rest.get("depth", 4)))
@@ -640,7 +642,9 @@ def solve(
     0.006
     """
     from perfmodel.planning import solve as study
+    from perfmodel.results import check_priced
 
+    check_priced(word("METRIC", metric), options)
     scenario, rest = _scenario(SolveQuestion, model, on, set, options)
     target = rest["target"]
     if isinstance(target, bool) or not isinstance(target, str | float | int):
@@ -816,14 +820,14 @@ def tco(
     return result
 
 
-@_taking(Question)
+@_taking(Priced)
 def export_xlsx(
     path: str | Path,
     models: Name | Sequence[Name],
     *,
     on: Name | Sequence[Name],
     set: Changes = (),
-    **options: Unpack[Question],
+    **options: Unpack[Priced],
 ) -> None:
     """Write a planning workbook of live formulas.
 
@@ -843,18 +847,18 @@ def export_xlsx(
 
     target, systems = Path(word("path", path)), _systems(on)
     workbook.check_path(target)
-    given, changes, _ = taken(Question, systems, set, options)
+    given, changes, _ = taken(Priced, systems, set, options)
     offer, asked = bundled_offer(_several("models", models), systems, given, changes)
     workbook.write(offer, target, asked=asked)
 
 
-@_taking(Question)
+@_taking(Priced)
 def whatif(
     path: str | Path,
     models: Name | Sequence[Name] = (),
     *,
     on: Name | Sequence[Name] = (),
-    **options: Unpack[Question],
+    **options: Unpack[Priced],
 ) -> None:
     """Write the what-if page: one HTML file that works offline.
 
@@ -872,7 +876,7 @@ def whatif(
     from perfmodel.compilers import whatif as output
 
     systems = _several("--on", on)
-    asked, _, _ = taken(Question, systems, (), options)
+    asked, _, _ = taken(Priced, systems, (), options)
     output.write(_several("models", models), systems, asked, Path(word("path", path)))
 
 

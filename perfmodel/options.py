@@ -95,6 +95,11 @@ class Question(TypedDict, total=False):
             many=True,
         ),
     ]
+
+
+class Priced(Question, total=False):
+    """The same where the answer has money in it."""
+
     prices: Annotated[
         Name | None, Said("DATE|FILE", "Release of prices, as 2026-11; the newest if none. Bases: economics.basis.")
     ]
@@ -132,7 +137,7 @@ class Started(TypedDict, total=False):
     ]
 
 
-class LoopQuestion(Question, Started, total=False):
+class LoopQuestion(Priced, Started, total=False):
     """A question about a closed loop."""
 
 
@@ -200,7 +205,7 @@ class Visits(WithSessions, total=False):
     ]
 
 
-class RateQuestion(Question, Rated, Limits, Arrivals, Started, Visits, total=False):
+class RateQuestion(Priced, Rated, Limits, Arrivals, Started, Visits, total=False):
     """A question about requests that arrive at a rate, or about users with sessions."""
 
 
@@ -253,7 +258,7 @@ _UNMEASURED = Said(
 _NO_OBJECTIVE = Said("", "Only keep up with the rate, however long requests wait.", unit=None, switch=True)
 
 
-class SizeQuestion(Question, Coming, Limits, Arrivals, WithSessions, Within, total=False):
+class SizeQuestion(Priced, Coming, Limits, Arrivals, WithSessions, Within, total=False):
     """What a search for the least deployment may fix."""
 
     least: Annotated[str | None, Said("GOAL", "What to make least: cost (the default), power or chips.")]
@@ -290,7 +295,7 @@ class SizeQuestion(Question, Coming, Limits, Arrivals, WithSessions, Within, tot
     ]
 
 
-class CapacityQuestion(Question, Limits, Arrivals, total=False):
+class CapacityQuestion(Priced, Limits, Arrivals, total=False):
     """What the most that machines can serve may fix."""
 
     nodes: Required[Annotated[Quantity, Said("N", "Nodes that there are, of each system.", "1", _COUNT)]]
@@ -345,7 +350,7 @@ class LaunchQuestion(FitQuestion, total=False):
     format: Annotated[str | None, Said("TOOL", "What reads it: shell (the default), kubernetes, llm-d or dynamo.")]
 
 
-class CostQuestion(Question, total=False):
+class CostQuestion(Priced, total=False):
     """What a question about cost may fix."""
 
     tpot: Annotated[
@@ -366,20 +371,20 @@ class CostQuestion(Question, total=False):
     ]
 
 
-class ExplainQuestion(Question, Started, total=False):
+class ExplainQuestion(Priced, Started, total=False):
     """What a derivation may fix."""
 
     depth: Annotated[Quantity | None, Said("N", "How many equations deep; 4.", "1", _COUNT)]
 
 
-class SolveQuestion(Question, total=False):
+class SolveQuestion(Priced, total=False):
     """What a break-even needs."""
 
     for_: Required[Annotated[str, Said("INPUT", "Path of the input to vary.")]]
     target: Required[Annotated[Quantity, Said("VALUE", "What the metric shall be, with its unit.", unit=None)]]
 
 
-class StoredQuestion(Question, Visits, total=False):
+class StoredQuestion(Priced, Visits, total=False):
     """How a sweep is written to a folder."""
 
     out: Required[

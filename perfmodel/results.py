@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -57,6 +58,21 @@ def unit_of(name: str) -> str:
         if name.endswith(ending):
             return unit
     return "1"
+
+
+def check_priced(metric: str, given: Mapping[str, Any]) -> None:
+    """Refuse prices and a region beside a metric that has no money in it.
+
+    Parameters
+    ----------
+    metric : str
+        Name of a metric, or a short one.
+    given : mapping
+        Options by name.
+    """
+    for name in ("prices", "region"):
+        if given.get(name) is not None and not {"usd", "power", "joules"} & set(re.split(r"[_.]", metric)):
+            raise UserError(f"--{name}: {metric} has no price in it; leave it out")
 
 
 def result_name(asked: str, known: Mapping[str, Any]) -> str:

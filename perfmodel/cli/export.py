@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import common
-from perfmodel.options import Question
+from perfmodel.options import Priced
 
 Also = Annotated[list[str] | None, typer.Option("--also", metavar="MODEL", help="Another model. Repeat it.")]
 CsvFile = Annotated[
@@ -24,7 +24,7 @@ Xlsx = Annotated[
 ]
 
 
-@common.asks(Question)
+@common.asks(Priced)
 def export(
     model: common.Model,
     on: common.Systems,
@@ -66,7 +66,7 @@ def _workbook(models: list[str], systems: list[str], given: Any, changes: list[s
     from perfmodel.question import taken
 
     workbook.check_path(path)
-    options, wanted, _ = taken(Question, systems, changes, given)
+    options, wanted, _ = taken(Priced, systems, changes, given)
     with common.progress("pairs", None) as tick:
         offer, asked = bundled_offer(models, systems, options, wanted, tick)
     question = shlex.join(["perfmodel", *sys.argv[1:]])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import OK, common
-from perfmodel.options import Question
+from perfmodel.options import Priced
 
 Models = Annotated[
     list[str] | None,
@@ -22,7 +22,7 @@ On = Annotated[
 Out = Annotated[str, typer.Option("--out", metavar="FILE.html", help="Where to write the page.")]
 
 
-@common.asks(Question)
+@common.asks(Priced)
 def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.html") -> int:
     """Write a calculator page that works offline.
 
@@ -35,7 +35,7 @@ def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.
     from perfmodel.compilers import whatif as output
     from perfmodel.question import taken
 
-    options, _, _ = taken(Question, on or [], (), given)
+    options, _, _ = taken(Priced, on or [], (), given)
     with common.progress("pairs", None) as tick:
         held = output.write(models or [], on or [], options, Path(out), sys.argv[1:], tick)
     print(f"wrote {out}: {len(held.systems)} systems, {len(held.models)} models", file=sys.stderr)

@@ -16,7 +16,7 @@ from perfmodel.specs.units import show
 
 def _expected(run: Planned, key: str) -> tuple[str, str]:
     """Return what is expected, and its band."""
-    return show(float(run.answer.metrics[key]), "s", 3), span(run.answer.band[key], "s")
+    return show(float(run.answer.metrics[key]), "s", 3), span(run.answer.band.get(key), "s")
 
 
 def print_bench_plan(plan: BenchPlan, console: Console) -> None:

@@ -79,7 +79,7 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
     for name, value in others.items():
         if value and name in options_of(PoolsQuestion) and name in _SEARCHED:
             raise UserError(f"{flag(name)} is of a search over a rate; leave it out")
-    found, rejected, read = [], {}, dict[str, float]()
+    found, rejected, read, wrong = [], {}, dict[str, float](), list[str]()
     for system in systems:
         for on in _tried(system, others):
             try:
@@ -93,10 +93,14 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
                 answer, why = _least(search, scenario, read, most)
             except UserError as error:
                 answer, why = None, str(error)
+                wrong.append(why)
             if answer is None:
                 rejected[on] = why
             else:
                 found.append(answer)
+    if wrong and len(wrong) == len(rejected) and len(dict.fromkeys(wrong)) == 1 and not found:
+        # What every plan is refused for is wrong with the question.
+        raise UserError(wrong[0])
     return AgentsSizing(tuple(sorted(found, key=lambda one: one.usd_per_hour)), rejected, read)
 
 

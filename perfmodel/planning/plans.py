@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -181,7 +181,11 @@ def as_asked(model: Any, systems: list[str], changes: Any, options: Mapping[str,
 
 
 def _text(value: Any) -> str:
-    return str(value) if isinstance(value, str | Path) else ",".join(str(one) for one in value)
+    return (
+        ",".join(str(one) for one in value)
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else str(value)
+    )
 
 
 def save(sizing: Sizing, asked: Asked, path: Path) -> None:

@@ -321,14 +321,14 @@ def is_fixed(on: str, options: Options) -> bool:
     _, mine = split_system(on, options)
     refuse_replicas(mine)
     if (mine.attention_dp or 1) > 1:
-        raise UserError("size lays out replicas that share nothing: leave --attention-dp out")
+        raise UserError("a search lays out replicas that share nothing: leave --attention-dp out")
     return any(value is not None for value in (mine.plan, mine.tp, mine.pp, mine.ep))
 
 
 def refuse_replicas(options: Options) -> None:
     """Refuse what a search finds itself."""
     if options.dp is not None or options.concurrency is not None:
-        raise UserError("size finds the replicas: leave --dp and --concurrency out")
+        raise UserError("a search finds the replicas: leave --dp and --concurrency out")
 
 
 def _asked(options: Options, precision: str | None, depth: float | None) -> Options:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.machines.speculation import draft_scenario
-from perfmodel.options import Question, flag, options_of
+from perfmodel.options import Priced, flag, options_of
 from perfmodel.question.options import Options
 from perfmodel.question.plans import most_ranks
 from perfmodel.question.reading import read_option
@@ -195,7 +195,7 @@ def _positions(options: Options) -> tuple[tuple[float, ...], str]:
     name = "accept" if options.accept is not None else "accept_logged"
     if getattr(options, name) is None:
         return (), ""
-    found = read_option(name, getattr(options, name), options_of(Question)[name])
+    found = read_option(name, getattr(options, name), options_of(Priced)[name])
     written = f"{flag(name)} {','.join(f'{share:g}' for share in found)}"
     shares = _conditional(found)
     if name == "accept_logged":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.errors import UserError
-from perfmodel.options import Arrivals, Question, flag, options_of
+from perfmodel.options import Arrivals, Priced, flag, options_of
 from perfmodel.question.reading import FIELDS, option, read_changes, read_option, read_options
 from perfmodel.specs.naming import read_engine
 
@@ -79,7 +79,7 @@ def split_system(on: str, options: Options) -> tuple[str, Options]:
         name_of = SYSTEM_KEYS[key]
         if name_of in given:
             raise UserError(f"--on '{on}': {key}= is given twice")
-        given[name_of] = read_option(name_of, value, options_of(Question)[name_of], f"--on {key}")
+        given[name_of] = read_option(name_of, value, options_of(Priced)[name_of], f"--on {key}")
     return name, replace(options, **given)
 
 
@@ -190,7 +190,7 @@ def taken(
         What else was given, read.
     """
     rest = read_options(kind, given)
-    options = Options(**{name: rest.pop(name) for name in options_of(Question) if name in rest})
+    options = Options(**{name: rest.pop(name) for name in options_of(Priced) if name in rest})
     check_given_once(systems, options)
     # A router belongs to the deployment, all else about arrivals to the traffic.
     part = {"routing": "deployment"}

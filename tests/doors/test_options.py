@@ -14,8 +14,10 @@ import itertools
 import json
 import os
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -28,8 +30,18 @@ pytestmark = pytest.mark.nightly
 
 COMMANDS = typer.main.get_command(application()).commands
 MIXTRAL = ["mixtral-8x7b", "--on", "dgx-h100"]
-TIMES = [f"--{time}-{what}" for time in ("ttft", "tpot", "itl", "latency") for what in ("p50", "p90", "p99", "mean")]
+TIMES = [
+    f"--{time}-{what}" for time in ("ttft", "tpot", "itl", "latency") for what in ("p50", "p90", "p95", "p99", "mean")
+]
 
+#: A release of prices in which the machine costs more.
+DEARER = str(Path(tempfile.mkdtemp()) / "dearer.yaml")
+Path(DEARER).write_text(
+    (Path(__file__).parents[2] / "hardware_specs" / "prices" / "2026-11.yaml")
+    .read_text("utf-8")
+    .replace("255 kUSD", "355 kUSD"),
+    encoding="utf-8",
+)
 #: Limits that a load keeps, and those that it is near to.
 LIMITS = {"ttft": ("2 s", "4 s"), "tpot": ("60 ms", "120 ms"), "itl": ("2 s", "4 s"), "latency": ("20 s", "40 s")}
 NEAR = {"ttft": ("0.5 s", "1 s"), "tpot": ("25 ms", "50 ms"), "itl": ("0.3 s", "0.6 s"), "latency": ("6 s", "12 s")}
@@ -44,6 +56,9 @@ BASE = {
     "sweep": ["sweep", *MIXTRAL, "--axis", "memory.hbm.bandwidth=2TB/s,3TB/s"],
     "size": ["size", *MIXTRAL],
     "simulate": ["simulate", *MIXTRAL],
+    "capacity": ["capacity", *MIXTRAL],
+    "launch": ["launch", *MIXTRAL],
+    "bench-plan": ["bench-plan", *MIXTRAL],
 }
 #: Two values of each option.
 VALUES: dict[str, tuple[list[str], list[str]]] = {
@@ -86,15 +101,29 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
         ("--ks", "3", "3,5"),
         ("--max-chips", "100", "1"),
         ("--confidence", "0.5", "0.95"),
-        ("--headroom", "10%", "900%"),
+        ("--headroom", "10%", "9900%"),
         ("--availability", "0.9", "0.9999999"),
         ("--chip-mtbf", "50000h", "50h"),
         ("--profile", "0.3,1", "0.3,0.6,1"),
         ("--prefill-on", "dgx-h100:tp=8", "dgx-b200:tp=4"),
         ("--requests", "30", "40"),
         ("--seed", "1", "2"),
+        ("--prices", "2026-11", DEARER),
+        ("--region", "us-va", "de"),
+        ("--users", "100", "200"),
+        ("--active", "0.1", "0.2"),
+        ("--requests-per-minute", "1", "2"),
+        ("--peak", "1", "2"),
+        ("--growth", "10%/year", "60%/year"),
+        ("--years", "2", "3"),
+        ("--max-nodes", "100", "1"),
+        ("--max-power", "1 MW", "1 kW"),
+        ("--max-cost", "100M USD", "1k USD"),
+        ("--nodes", "1", "2"),
+        ("--format", "shell", "kubernetes"),
+        ("--runs", "3", "5"),
     ]
-} | {option: ([], [option]) for option in ("--steady", "--allow-unmeasured", "--no-objective")}
+} | {option: ([], [option]) for option in ("--steady", "--allow-unmeasured", "--no-objective", "--against-api")}
 
 #: What an option cannot be asked without; where none of them is there the first comes along.
 NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -113,6 +142,10 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "--chip-mtbf": (("--availability",),),
     "--confidence": (("--ttft-p99",),),
     "--steady": (("--concurrency",),),
+    "--active": (("--users",),),
+    "--requests-per-minute": (("--users",),),
+    "--peak": (("--users",),),
+    "--years": (("--growth",),),
 }
 Needs = tuple[tuple[str, ...], ...]
 OF_LOADS = (*TIMES, "--arrival-scv", "--prefix-hits", "--lengths")
@@ -121,14 +154,16 @@ OF_VERB: dict[str, dict[str, Needs]] = {
     "predict": UNDER_LOAD | {"--routing": (("--rate",), ("--dp",))},
     "compare": UNDER_LOAD | {"--routing": (("--rate",), ("--dp",))},
     "solve": {"--dp": (("--concurrency",),)},
-    "size": {"--routing": (), "--ep": ()},
+    "size": {"--routing": (), "--ep": (), "--growth": (("--years",),), "--users": (("--requests-per-minute",),)},
+    "capacity": {"--routing": (), "--ep": (), "--pp": (("--allow-unmeasured",),), "--arrival-scv": ()},
 }
 #: What each question of a verb has, whatever else: what arrives, and for a search one plan, for all of them take long.
 ALWAYS = {
-    "size": (("--rate",), ("--tp", "--plan", "--pp", "--ep", "--prefill-on")),
+    "size": (("--rate", "--users"), ("--tp", "--plan", "--pp", "--ep", "--prefill-on")),
     "simulate": (("--rate", "--concurrency"), ("--requests",)),
     "solve": (("--for",), ("--target",)),
     "tco": (("--samples",),),
+    "capacity": (("--nodes",),),
 }
 #: Pairs that the answer refuses, and says why.
 EXCLUDED = {
@@ -160,12 +195,21 @@ EXCLUDED = {
         ),
         *(("--no-objective", time) for time in TIMES),
         ("--no-objective", "--confidence"),
+        *(("--rate", of_people) for of_people in ("--users", "--active", "--requests-per-minute", "--peak")),
     )
 }
 #: Options that a verb has for the sake of a line that says what to ask instead.
-REFUSED = {"size": ("--dp", "--attention-dp", "--concurrency"), "simulate": ("--sessions",)}
+REFUSED = {
+    "size": ("--dp", "--attention-dp", "--concurrency"),
+    "capacity": ("--dp", "--attention-dp", "--concurrency"),
+    "launch": (),
+    "simulate": ("--sessions",),
+}
 #: What says how an answer leaves, and files: tests of their own.
 APART = ("--on", "--axis", "--images", "--json", "--csv", "--latex", "--explain-rejected", "--trace")
+APART += ("--cash", "--verbose", "--save")
+#: What makes a question one about sessions, which most other options are refused beside.
+OF_SESSIONS = ("--sessions", "--tier")
 FOLDER = ("--out", "--keep", "--executor", "--scheduler", "--workers")
 
 
@@ -179,7 +223,9 @@ LIKE_OTHERS = (
 
 def options_of(verb: str, apart: Iterable[str] = ()) -> list[str]:
     found = [each.opts[0] for each in COMMANDS[verb].params if each.param_type_name == "option"]
-    left = (*APART, *FOLDER, *REFUSED.get(verb, ()), *apart)
+    left = (*APART, *FOLDER, *OF_SESSIONS, *REFUSED.get(verb, ()), *apart)
+    # Elsewhere users are those of sessions.
+    left += () if verb == "size" else ("--users",)
     return [option for option in found if option not in left]
 
 
@@ -216,13 +262,21 @@ def questions(verb: str) -> Iterator[frozenset[str]]:
 
 def refused_pairs(verb: str) -> list[tuple[str, str]]:
     pairs = itertools.combinations(options_of(verb), 2)
-    return [(one, two) for one, two in pairs if frozenset((one, two)) in EXCLUDED]
+    # An engine is started for the longest context, whatever the traffic.
+    both = ("--context",) if verb == "launch" else ()
+    return [(one, two) for one, two in pairs if frozenset((one, two)) in EXCLUDED and not {one, two} & {*both}]
 
 
 #: Where another input is what matters.
 SPECIAL = {
     ("size", "--no-objective"): (["--ttft-p99", "10 s"], ["--no-objective"]),
     ("size", "--ep"): (["--ep", "1"], ["--ep", "2"]),
+    # Of few short requests as many fit as an engine takes at all.
+    ("launch", "--prompt"): (["--prompt", "4000"], ["--prompt", "8000"]),
+    ("launch", "--output"): (["--output", "4000"], ["--output", "8000"]),
+    # What is searched for must need more than one node.
+    ("size", "--rate"): (["--rate", "400"], ["--rate", "600"]),
+    ("bench-plan", "--for"): (["--for", "1024/1024"], ["--for", "8192/1024"]),
     ("fit", "--set"): [["--set", f"system.engine.memory_utilisation=x{by}"] for by in ("1", "0.9")],
 }
 
@@ -231,7 +285,7 @@ def words(verb: str, options: Iterable[str], changed: str = "", near: bool = Fal
     values = VALUES | ({time: [[time, limit] for limit in NEAR[time.split("-")[2]]] for time in TIMES} if near else {})
     given = [SPECIAL.get((verb, option), values[option])[option == changed] for option in sorted(options)]
     form = ["--csv"] if verb == "sweep" else ["--json"]
-    if verb == "size" and not {*options} & {*TIMES, "--no-objective", "--prefill-on"}:
+    if verb in ("size", "capacity") and not {*options} & {*TIMES, "--no-objective", "--prefill-on"}:
         form = ["--no-objective", *form]
     return (*BASE[verb], *itertools.chain.from_iterable(given), *form)
 
@@ -292,6 +346,10 @@ WITHOUT_NUMBERS = {
     "size": ("--least", "--ep", "--allow-unmeasured", "--no-objective", *TIMES),
     "solve": ("--attention-dp",),
     "explain": ("--steady",),
+    # How many drafts are accepted changes no flag, which is said.
+    "launch": ("--alpha", "--ar", "--accept", "--accept-logged"),
+    # The least and the most that there is; none and no objective are the same numbers.
+    "capacity": ("--no-objective", *TIMES),
 }
 SINGLE = [(verb, option) for verb in BASE for option in options_of(verb, LIKE_OTHERS)]
 
@@ -340,7 +398,7 @@ def test_what_a_verb_does_not_take_says_what_does(verb: str, option: str) -> Non
     assert re.search(r"--concurrency|dp", said)
 
 
-ONCE = [(verb, option) for verb in BASE for option in options_of(verb) if option not in ("--set", "--steady")]
+ONCE = [(verb, option) for verb in BASE for option in options_of(verb) if option != "--set" and VALUES[option][0]]
 
 
 @pytest.mark.parametrize(("verb", "option"), ONCE)
@@ -466,3 +524,25 @@ def test_acceptance_as_engines_log_it() -> None:
     assert any("--accept-logged" in said for said in as_chances["warnings"])
     assert not any("--accept-logged" in said for said in found["warnings"])
     assert told((*draft, "--accept-logged", "0.5,0.6"))[0] == 2
+
+
+#: A question about sessions of each verb that takes one.
+WITH_SESSIONS = {
+    verb: [*BASE[verb], *more, "--sessions", "multi-turn-chat", "--users", "40"]
+    for verb, more in {"predict": [], "compare": [], "size": [], "simulate": ["--requests", "400"]}.items()
+}
+SESSION_VALUES = VALUES | {
+    "--tier": (["--tier", "host=1TB@50GB/s"], ["--tier", "host=1GB@1GB/s"]),
+    "--users": ([], ["--users", "80"]),
+    "--sessions": ([], ["--sessions", "code-completion"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [(verb, option) for verb in WITH_SESSIONS for option in [*options_of(verb, LIKE_OTHERS), "--tier"]],
+)
+def test_beside_sessions_an_option_counts_or_is_refused(verb: str, option: str) -> None:
+    one, other = ((*WITH_SESSIONS[verb], *added, "--json") for added in SESSION_VALUES[option])
+    if told(other)[0] != 2:
+        assert numbers(one) != numbers(other) or says_so(other, option), "swallowed"

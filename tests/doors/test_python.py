@@ -15,7 +15,7 @@ import typer
 import perfmodel
 from perfmodel.cli import run
 from perfmodel.cli.app import application
-from perfmodel.options import CostQuestion, Limits, LoopQuestion, PoolsQuestion, Question, SimulateQuestion, options_of
+from perfmodel.options import CostQuestion, Limits, LoopQuestion, PoolsQuestion, Priced, SimulateQuestion, options_of
 from perfmodel.question import Options
 from perfmodel.serving.objectives import STATISTICS, TIMES
 
@@ -63,12 +63,12 @@ def test_load_is_predict_at_a_rate() -> None:
 def test_what_python_says_of_an_option_is_what_the_command_line_says(verb: str) -> None:
     text = " ".join((inspect.getdoc(getattr(perfmodel, verb)) or "").split())
     for parameter in COMMANDS[verb].params:
-        if parameter.name in options_of(Question):
+        if parameter.name in options_of(Priced):
             assert parameter.help.removesuffix(".") in text
 
 
 def test_the_table_of_options_is_whole() -> None:
-    assert set(options_of(Question)) == set(Options.__dataclass_fields__)
+    assert set(options_of(Priced)) == set(Options.__dataclass_fields__)
     assert set(options_of(Limits)) == {f"{time}_{what}" for time, what in itertools.product(TIMES, STATISTICS)}
 
 
