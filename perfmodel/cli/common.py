@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -35,9 +36,12 @@ Changes = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Vary an input: system.memory.hbm.bandwidth=+20%. Repeat it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON object.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All of it, not only the verdict.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 
+#: Characters of a line where no terminal breaks it.
+_OF_A_FILE = 2000
 #: The verb that runs, and what it was asked, as JSON has them.
 ASKED: ContextVar[Mapping[str, Any]] = ContextVar("asked", default=MappingProxyType({}))
 #: Parameters by the name that they have in a question, where that is another; None for ways out.
@@ -149,10 +153,25 @@ def code(answers: Sequence[Prediction | Sized | Agents]) -> int:
 
 
 def console() -> Any:
-    """Return the terminal to print tables on; not wider than what reads well."""
+    """Return what to print tables on: a terminal with its width, or a file, in which no line is broken."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _OF_A_FILE
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width)
+
+
+def print_predictions(answers: Sequence[Prediction], verbose: bool) -> None:
+    """Print predictions: the verdict and what decides, or all of it."""
+    if verbose:
+        from perfmodel.outputs.brief import print_verdict
+        from perfmodel.outputs.tables import print_comparison
+
+        print_verdict(answers, console())
+        print_comparison(answers, console())
+    else:
+        from perfmodel.outputs.brief import print_brief
+
+        print_brief(answers, console())
 
 
 def write_csv(answers: Sequence[Prediction | FitAnswer | Sized | Disaggregated | Agents]) -> None:

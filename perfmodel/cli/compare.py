@@ -16,6 +16,7 @@ def compare(
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
+    verbose: common.Verbose = False,
 ) -> int:
     """Answer the same question on several systems, side by side.
 
@@ -38,9 +39,7 @@ def compare(
 
         print_agents(comparison.answers, common.console())
     elif isinstance(comparison, api.Comparison):
-        from perfmodel.outputs.tables import print_comparison
-
-        print_comparison(comparison.answers, common.console())
+        common.print_predictions(comparison.answers, verbose)
     else:
         from perfmodel.outputs.sizing import print_load
 

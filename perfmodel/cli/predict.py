@@ -16,6 +16,7 @@ def predict(
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
+    verbose: common.Verbose = False,
 ) -> int:
     """Speed, memory, power and cost of a model on a system.
 
@@ -36,9 +37,7 @@ def predict(
     elif json:
         common.write_json(answer.to_dict())
     elif isinstance(answer, api.Answer):
-        from perfmodel.outputs.tables import print_comparison
-
-        print_comparison([answer], common.console())
+        common.print_predictions([answer], verbose)
     elif "sessions" in given:
         from perfmodel.outputs.agents import print_agents
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from perfmodel.cli import DOES_NOT_FIT, OK, common
 from perfmodel.options import CostQuestion
-
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All of it, not only the verdict.")]
 
 
 @common.asks(CostQuestion)
@@ -21,7 +17,7 @@ def tco(
     changes: common.Changes = None,
     json: common.Json = False,
     csv: common.Csv = False,
-    verbose: Verbose = False,
+    verbose: common.Verbose = False,
 ) -> int:
     """What a million tokens cost on each system, and how sure.
 

@@ -54,7 +54,19 @@ def _money_span(answer: Prediction) -> str:
     return f"{money_figure(ends['low'])}-{money_figure(ends['high'])}" if ends else "-"
 
 
-def _figure(value: float, unit: str) -> str:
+def figure(value: float, unit: str) -> str:
+    """Return a number with three digits, a time in its unit, and a dash where there is none.
+
+    Parameters
+    ----------
+    value : float
+    unit : str
+        ``s`` or ``1``.
+
+    Returns
+    -------
+    str
+    """
     if value != value:
         return "-"
     if unit == "s":
@@ -71,7 +83,7 @@ def span(ends: Mapping[str, float] | None, unit: str) -> str:
     if not ends:
         return "-"
     low, high = ends["low"], ends["high"]
-    return f"{_figure(low, unit)} - {_figure(high, unit)}" if low < high / 500 else _short_span(low, high)
+    return f"{figure(low, unit)} - {figure(high, unit)}" if low < high / 500 else _short_span(low, high)
 
 
 def _short_span(low: float, high: float) -> str:
@@ -79,7 +91,17 @@ def _short_span(low: float, high: float) -> str:
     return f"{low / factor:.3g}-{high / factor:.3g} {name}"
 
 
-def _plan(answer: Prediction) -> str:
+def plan_words(answer: Prediction) -> str:
+    """Return the layout of an answer.
+
+    Parameters
+    ----------
+    answer : Prediction
+
+    Returns
+    -------
+    str
+    """
     plan = answer.scenario.deployment
     parts = [f"TP{plan.tp:g}"]
     parts += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
@@ -104,7 +126,7 @@ def _breakdown(answer: Prediction, phase: str) -> list[str]:
 def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     """Return label and cells of each row; an empty label with no cells is a rule."""
     rows: list[tuple[str, list[str]]] = [
-        ("plan", [_plan(answer) for answer in answers]),
+        ("plan", [plan_words(answer) for answer in answers]),
         ("engine", [answer.scenario.deployment.engine for answer in answers]),
         ("weights", [answer.scenario.deployment.precision for answer in answers]),
         ("KV cache", [answer.scenario.deployment.kv_precision for answer in answers]),
@@ -115,18 +137,18 @@ def _columns(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
             ("draft", [_draft(answer) for answer in answers]),
             (
                 "tokens a step",
-                [_figure(float(answer.speculation.get("tokens_per_step", _NAN)), "1") for answer in answers],
+                [figure(float(answer.speculation.get("tokens_per_step", _NAN)), "1") for answer in answers],
             ),
-            ("speed-up of TPOT", [_figure(answer.speculation.get("speedup", _NAN), "1") for answer in answers]),
+            ("speed-up of TPOT", [figure(answer.speculation.get("speedup", _NAN), "1") for answer in answers]),
         ]
     rows.append(("", []))
     if any(answer.one_pass for answer in answers):
         rows += [
-            (label, [_figure(float(answer.one_pass.get(key, _NAN)), "1") for answer in answers])
+            (label, [figure(float(answer.one_pass.get(key, _NAN)), "1") for answer in answers])
             for label, key in (("requests/s", "requests_per_s"), ("tokens/s", "tokens_per_s"))
         ]
     for label, key, unit in _ROWS:
-        rows.append((label, [_figure(float(answer.metrics[key]), unit) for answer in answers]))
+        rows.append((label, [figure(float(answer.metrics[key]), unit) for answer in answers]))
         if key in ("ttft_s", "tpot_s"):
             rows.append(("  80 % band", [span(answer.band.get(key), unit) for answer in answers]))
     rows += [(key.upper(), [_percent(float(answer.metrics[key])) for answer in answers]) for key in ("mfu", "mbu")]
@@ -213,7 +235,8 @@ def side_by_side(title: str, names: Sequence[str], rows: Sequence[tuple[str, Seq
     from rich.table import Table
     from rich.text import Text
 
-    console.print(Text(title, style="italic"))
+    if title:
+        console.print(Text(title, style="italic"))
     names = distinct(names)
     widths = [max(len(name), *(len(cells[at]) for _, cells in rows if cells)) for at, name in enumerate(names)]
     for block in _abreast(max(len(label) for label, _ in rows), widths, console.width):

@@ -1,0 +1,188 @@
+"""Predictions in a few lines: the verdict, what decides, and what to mind most; the rest is a switch away."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from perfmodel.outputs.tables import figure, money_figure, notes, plan_words, side_by_side, span
+from perfmodel.prediction import Prediction
+from perfmodel.question import distinct
+from perfmodel.specs.units import show
+
+_UNMEASURED = re.compile("no calibration|not fitted|never|nobody|no measurement|far off|extrapolated")
+#: What a caveat without a number is taken to change [%].
+_UNSAID = 100.0
+#: Caveats that are printed; what else there is to mind is counted.
+_MOST = 3
+
+
+def _time(answer: Prediction, key: str) -> str:
+    value = float(answer.metrics[key])
+    return show(value, "s", 3) if value == value else "-"
+
+
+def _with_range(answer: Prediction, key: str) -> str:
+    """Return a time with its band."""
+    ends = answer.band.get(key)
+    return f"{_time(answer, key)} ({span(ends, 's')})" if ends else _time(answer, key)
+
+
+def _cost(answer: Prediction) -> str:
+    ends = answer.band.get("usd_per_mtok_blended")
+    value = money_figure(float(answer.metrics["usd_per_mtok_blended"]))
+    return f"{value} USD/Mtok" + (f" ({money_figure(ends['low'])}-{money_figure(ends['high'])})" if ends else "")
+
+
+def _load(answer: Prediction) -> str:
+    load = answer.scenario.traffic
+    if answer.one_pass:
+        return f"{float(load.prompt):,.0f} tokens in, {float(load.concurrency):,.0f} at once"
+    return f"{float(load.concurrency):,.0f} at once, {float(load.prompt):,.0f} tokens in, {float(load.output):,.0f} out"
+
+
+def _least(answers: Sequence[Prediction], names: Sequence[str], key: str) -> tuple[int, str]:
+    """Return which answer has the least of a metric, and which others its band does not tell apart from it."""
+    known = [at for at, answer in enumerate(answers) if float(answer.metrics[key]) == float(answer.metrics[key])]
+    if not known:
+        return -1, ""
+    best = min(known, key=lambda at: float(answers[at].metrics[key]))
+    high = answers[best].band.get(key, {}).get("high", float(answers[best].metrics[key]))
+    ties = [
+        names[at]
+        for at in known
+        if at != best and answers[at].band.get(key, {}).get("low", float(answers[at].metrics[key])) < high
+    ]
+    return best, f", not told apart from {', '.join(ties)}" if ties else ""
+
+
+def verdict(answers: Sequence[Prediction]) -> str:
+    """Return the answer in a sentence: the choice, its number with the range, the condition.
+
+    Parameters
+    ----------
+    answers : sequence of Prediction
+
+    Returns
+    -------
+    str
+    """
+    fits = [answer for answer in answers if not answer.reason]
+    if not fits:
+        return ""
+    names = distinct([answer.scenario.system.name for answer in fits])
+    if len(answers) == 1:
+        (answer,) = fits
+        limit = answer.limited_by.get("decode") or answer.limited_by.get("prefill", "")
+        what = "" if answer.one_pass else f"TPOT {_with_range(answer, 'tpot_s')}, "
+        limited = f"; most of {'TTFT' if answer.one_pass else 'TPOT'} is {limit}" if limit else ""
+        return (
+            f"{names[0]} {plan_words(answer)}: {what}TTFT {_with_range(answer, 'ttft_s')} at {_load(answer)}{limited}."
+        )
+    key = "ttft_s" if all(answer.one_pass for answer in fits) else "tpot_s"
+    word = "TTFT" if key == "ttft_s" else "TPOT"
+    fast, ties = _least(fits, names, key)
+    cheap, level = _least(fits, names, "usd_per_mtok_blended")
+    said = f"{names[fast]} is fastest: {word} {_with_range(fits[fast], key)} at {_load(fits[fast])}{ties}"
+    if cheap >= 0:
+        said += f"; {names[cheap]} is cheapest: {_cost(fits[cheap])}{level}"
+    return f"{said}."
+
+
+def _rows(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
+    """Return what decides, a row each."""
+    rows = [("plan", [f"{plan_words(answer)}, {answer.scenario.deployment.precision}" for answer in answers])]
+    for label, key in (("TTFT", "ttft_s"), ("TPOT", "tpot_s")):
+        if key == "tpot_s" and all(answer.one_pass for answer in answers):
+            continue
+        rows.append((label, [_time(answer, key) for answer in answers]))
+        rows.append(("  80 % band", [span(answer.band.get(key), "s") for answer in answers]))
+    if any(answer.speculation for answer in answers):
+        ups = [float(answer.speculation.get("speedup", float("nan"))) for answer in answers]
+        rows.append(("speed-up", [figure(value, "1") for value in ups]))
+    rows.append(("output tok/s", [figure(float(answer.metrics["output_tokens_per_s"]), "1") for answer in answers]))
+    rows.append(("$/Mtok blended", [money_figure(float(answer.metrics["usd_per_mtok_blended"])) for answer in answers]))
+    bands = [answer.band.get("usd_per_mtok_blended") for answer in answers]
+    money = [f"{money_figure(ends['low'])}-{money_figure(ends['high'])}" if ends else "-" for ends in bands]
+    rows.append(("  80 % band", money))
+    rows.append(("requests that fit", [f"{float(answer.max_concurrency):,.0f}" for answer in answers]))
+    return rows
+
+
+def _weight(caveat: str) -> float:
+    """Return by how many percent a caveat may change an answer; what was never measured comes first."""
+    if _UNMEASURED.search(caveat):
+        return math.inf
+    moves = [abs(float(one)) for one in re.findall(r"[+-](\d+)%", caveat)]
+    return max(moves, default=_UNSAID)
+
+
+def caveats(answers: Sequence[Prediction]) -> tuple[list[str], int]:
+    """Return what to mind most, and how many more lines are assumed or to be minded.
+
+    Parameters
+    ----------
+    answers : sequence of Prediction
+
+    Returns
+    -------
+    tuple of list of str and int
+    """
+    found: dict[str, list[str]] = {}
+    more = 0
+    for heading, lines in notes(answers):
+        if heading.startswith("no answer"):
+            continue
+        if heading.startswith("mind"):
+            whose = heading.removeprefix("mind").removeprefix(", for ")
+            for line in lines:
+                found.setdefault(line, []).extend([] if whose in ("", "all") else [whose])
+        else:
+            more += len(lines)
+    ranked = sorted(found, key=_weight, reverse=True)
+    said = [f"{', '.join(found[line])}: {line}" if found[line] else line for line in ranked]
+    return said[:_MOST], more + len(said[_MOST:])
+
+
+def print_verdict(answers: Sequence[Prediction], console: Any) -> None:
+    """Print the answer in a sentence, if there is one.
+
+    Parameters
+    ----------
+    answers : sequence of Prediction
+    console : rich.console.Console
+    """
+    from rich.text import Text
+
+    if said := verdict(answers):
+        console.print(Text(textwrap.fill(said, console.width), style="bold"))
+
+
+def print_brief(answers: Sequence[Prediction], console: Any) -> None:
+    """Print the verdict, what decides and what to mind most.
+
+    Parameters
+    ----------
+    answers : sequence of Prediction
+    console : rich.console.Console
+    """
+    from rich.text import Text
+
+    fits = [answer for answer in answers if not answer.reason]
+    print_verdict(answers, console)
+    if fits:
+        side_by_side("", [answer.scenario.system.name for answer in fits], _rows(fits), console)
+    for answer in answers:
+        if answer.reason:
+            line = f"{answer.scenario.system.name}: {answer.reason}"
+            console.print(Text(textwrap.fill(line, console.width), style="red"))
+    if not fits:
+        return
+    said, more = caveats(fits)
+    for line in said:
+        console.print(Text(textwrap.fill(line, console.width, initial_indent="- ", subsequent_indent="  ")))
+    if more:
+        console.print(Text(f"-v: shares of time, power, and {more} lines more of what is assumed and to be minded"))
