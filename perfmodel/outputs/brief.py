@@ -37,6 +37,10 @@ def _cost(answer: Prediction) -> str:
     return f"{value} USD/Mtok" + (f" ({money_figure(ends['low'])}-{money_figure(ends['high'])})" if ends else "")
 
 
+def _chips(answer: Prediction) -> str:
+    return f"{float(answer.chips):,g} chip{'' if float(answer.chips) == 1 else 's'}"
+
+
 def _load(answer: Prediction) -> str:
     load = answer.scenario.traffic
     if answer.one_pass:
@@ -79,22 +83,23 @@ def verdict(answers: Sequence[Prediction]) -> str:
         limit = answer.limited_by.get("decode") or answer.limited_by.get("prefill", "")
         what = "" if answer.one_pass else f"TPOT {_with_range(answer, 'tpot_s')}, "
         limited = f"; most of {'TTFT' if answer.one_pass else 'TPOT'} is {limit}" if limit else ""
-        return (
-            f"{names[0]} {plan_words(answer)}: {what}TTFT {_with_range(answer, 'ttft_s')} at {_load(answer)}{limited}."
-        )
+        return f"{names[0]} {plan_words(answer)} ({float(answer.chips):,g} chips): {what}TTFT {_with_range(answer, 'ttft_s')} at {_load(answer)}{limited}."
     key = "ttft_s" if all(answer.one_pass for answer in fits) else "tpot_s"
     word = "TTFT" if key == "ttft_s" else "TPOT"
     fast, ties = _least(fits, names, key)
     cheap, level = _least(fits, names, "usd_per_mtok_blended")
-    said = f"{names[fast]} is fastest: {word} {_with_range(fits[fast], key)} at {_load(fits[fast])}{ties}"
+    said = f"{names[fast]} ({_chips(fits[fast])}) is fastest: {word} {_with_range(fits[fast], key)}"
+    said += f" at {_load(fits[fast])}{ties}"
     if cheap >= 0:
-        said += f"; {names[cheap]} is cheapest: {_cost(fits[cheap])}{level}"
+        said += f"; {names[cheap]} ({_chips(fits[cheap])}) is cheapest: {_cost(fits[cheap])}{level}"
     return f"{said}."
 
 
 def _rows(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     """Return what decides, a row each."""
     rows = [("plan", [f"{plan_words(answer)}, {answer.scenario.deployment.precision}" for answer in answers])]
+    if len(answers) > 1:
+        rows.append(("chips", [f"{float(answer.chips):,g}" for answer in answers]))
     for label, key in (("TTFT", "ttft_s"), ("TPOT", "tpot_s")):
         if key == "tpot_s" and all(answer.one_pass for answer in answers):
             continue
