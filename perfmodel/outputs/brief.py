@@ -14,10 +14,12 @@ from perfmodel.question import distinct
 from perfmodel.specs.units import show
 
 _UNMEASURED = re.compile("no calibration|not fitted|never|nobody|no measurement|far off|extrapolated")
-#: What a caveat without a number is taken to change [%].
-_UNSAID = 100.0
+#: What a caveat without a number is taken to change, and one about power or an idle machine's cost [%].
+_UNSAID, _OF_COST = 500.0, 50.0
 #: Caveats that are printed; what else there is to mind is counted.
 _MOST = 3
+#: Lines that they may take.
+_ROOM = 5
 
 
 def _time(answer: Prediction, key: str) -> str:
@@ -83,7 +85,8 @@ def verdict(answers: Sequence[Prediction]) -> str:
         limit = answer.limited_by.get("decode") or answer.limited_by.get("prefill", "")
         what = "" if answer.one_pass else f"TPOT {_with_range(answer, 'tpot_s')}, "
         limited = f"; most of {'TTFT' if answer.one_pass else 'TPOT'} is {limit}" if limit else ""
-        return f"{names[0]} {plan_words(answer)} ({float(answer.chips):,g} chips): {what}TTFT {_with_range(answer, 'ttft_s')} at {_load(answer)}{limited}."
+        first = f"{names[0]} {plan_words(answer)} ({_chips(answer)}): {what}TTFT {_with_range(answer, 'ttft_s')}"
+        return f"{first} at {_load(answer)}{limited}."
     key = "ttft_s" if all(answer.one_pass for answer in fits) else "tpot_s"
     word = "TTFT" if key == "ttft_s" else "TPOT"
     fast, ties = _least(fits, names, key)
@@ -119,10 +122,11 @@ def _rows(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
 
 def _weight(caveat: str) -> float:
     """Return by how many percent a caveat may change an answer; what was never measured comes first."""
-    if _UNMEASURED.search(caveat):
+    of_cost = caveat.startswith(("power", "$/Mtok"))
+    if _UNMEASURED.search(caveat) and not of_cost:
         return math.inf
     moves = [abs(float(one)) for one in re.findall(r"[+-](\d+)%", caveat)]
-    return max(moves, default=_UNSAID)
+    return max(moves, default=_OF_COST if of_cost else _UNSAID)
 
 
 def caveats(answers: Sequence[Prediction]) -> tuple[list[str], int]:
@@ -179,7 +183,7 @@ def print_brief(answers: Sequence[Prediction], console: Any) -> None:
     fits = [answer for answer in answers if not answer.reason]
     print_verdict(answers, console)
     if fits:
-        side_by_side("", [answer.scenario.system.name for answer in fits], _rows(fits), console)
+        side_by_side("", [answer.scenario.system.name for answer in fits], _rows(fits), console, len(answers) > 1)
     for answer in answers:
         if answer.reason:
             line = f"{answer.scenario.system.name}: {answer.reason}"
@@ -187,7 +191,13 @@ def print_brief(answers: Sequence[Prediction], console: Any) -> None:
     if not fits:
         return
     said, more = caveats(fits)
+    room = _ROOM + (len(answers) == 1)
     for line in said:
-        console.print(Text(textwrap.fill(line, console.width, initial_indent="- ", subsequent_indent="  ")))
+        lines = textwrap.wrap(line, console.width, initial_indent="- ", subsequent_indent="  ")
+        if len(lines) > room:
+            more += 1
+            continue
+        room -= len(lines)
+        console.print(Text("\n".join(lines)))
     if more:
         console.print(Text(f"-v: shares of time, power, and {more} lines more of what is assumed and to be minded"))

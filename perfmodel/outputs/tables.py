@@ -219,7 +219,9 @@ def _abreast(label: int, widths: Sequence[int], room: int) -> list[range]:
     return [*blocks, range(start, len(widths))]
 
 
-def side_by_side(title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], console: Any) -> None:
+def side_by_side(
+    title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], console: Any, headed: bool = True
+) -> None:
     """Print a title, and columns side by side; what the terminal has no room for stands below.
 
     Parameters
@@ -230,6 +232,8 @@ def side_by_side(title: str, names: Sequence[str], rows: Sequence[tuple[str, Seq
     rows : sequence of (str, sequence of str)
         Label and cells; a row without cells is a gap.
     console : rich.console.Console
+    headed : bool
+        Whether the names stand above.
     """
     from rich import box
     from rich.table import Table
@@ -242,7 +246,7 @@ def side_by_side(title: str, names: Sequence[str], rows: Sequence[tuple[str, Seq
     for block in _abreast(max(len(label) for label, _ in rows), widths, console.width):
         if block.start:
             console.print()
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed)
         table.add_column("", no_wrap=True)
         for at in block:
             table.add_column(Text(names[at]), justify="right", overflow="fold")

@@ -155,7 +155,7 @@ OF_VERB: dict[str, dict[str, Needs]] = {
     "compare": UNDER_LOAD | {"--routing": (("--rate",), ("--dp",))},
     "solve": {"--dp": (("--concurrency",),)},
     "size": {"--routing": (), "--ep": (), "--growth": (("--years",),), "--users": (("--requests-per-minute",),)},
-    "capacity": {"--routing": (), "--ep": (), "--pp": (("--allow-unmeasured",),), "--arrival-scv": ()},
+    "capacity": {"--routing": (), "--ep": (), "--pp": (("--allow-unmeasured",), ("--tp",)), "--arrival-scv": ()},
 }
 #: What each question of a verb has, whatever else: what arrives, and for a search one plan, for all of them take long.
 ALWAYS = {
@@ -203,6 +203,8 @@ REFUSED = {
     "size": ("--dp", "--attention-dp", "--concurrency"),
     "capacity": ("--dp", "--attention-dp", "--concurrency"),
     "launch": (),
+    "solve": ("--prices", "--region"),
+    "explain": (),
     "simulate": ("--sessions",),
 }
 #: What says how an answer leaves, and files: tests of their own.
@@ -262,8 +264,8 @@ def questions(verb: str) -> Iterator[frozenset[str]]:
 
 def refused_pairs(verb: str) -> list[tuple[str, str]]:
     pairs = itertools.combinations(options_of(verb), 2)
-    # An engine is started for the longest context, whatever the traffic.
-    both = ("--context",) if verb == "launch" else ()
+    # An engine is started for the longest context, whatever the traffic; what excludes EP elsewhere is attention-DP.
+    both = {"launch": ("--context",), "size": ("--ep",), "capacity": ("--ep",)}.get(verb, ())
     return [(one, two) for one, two in pairs if frozenset((one, two)) in EXCLUDED and not {one, two} & {*both}]
 
 
@@ -271,6 +273,8 @@ def refused_pairs(verb: str) -> list[tuple[str, str]]:
 SPECIAL = {
     ("size", "--no-objective"): (["--ttft-p99", "10 s"], ["--no-objective"]),
     ("size", "--ep"): (["--ep", "1"], ["--ep", "2"]),
+    ("capacity", "--ep"): (["--ep", "1"], ["--ep", "8"]),
+    ("capacity", "--no-objective"): (["--ttft-p99", "10 s"], ["--no-objective"]),
     # Of few short requests as many fit as an engine takes at all.
     ("launch", "--prompt"): (["--prompt", "4000"], ["--prompt", "8000"]),
     ("launch", "--output"): (["--output", "4000"], ["--output", "8000"]),
@@ -386,7 +390,8 @@ def test_each_option_counts_in_company_of_each_other(verb: str) -> None:
 @pytest.mark.parametrize("verb", BASE)
 def test_what_excludes_each_other_is_refused(verb: str) -> None:
     for one, two in refused_pairs(verb):
-        code, said = told(words(verb, whole(verb, [one, two])))
+        switch = next((option for option in (one, two) if not VALUES[option][0] or (verb, option) in SPECIAL), "")
+        code, said = told(words(verb, whole(verb, [one, two]), switch))
         assert code == 2, (one, two)
         assert said
 
@@ -395,7 +400,7 @@ def test_what_excludes_each_other_is_refused(verb: str) -> None:
 def test_what_a_verb_does_not_take_says_what_does(verb: str, option: str) -> None:
     code, said = told((*words(verb, whole(verb, [])), option, "8"))
     assert code == 2
-    assert re.search(r"--concurrency|dp", said)
+    assert re.search(r"--concurrency|dp|no price", said)
 
 
 ONCE = [(verb, option) for verb in BASE for option in options_of(verb) if option != "--set" and VALUES[option][0]]
@@ -534,7 +539,8 @@ WITH_SESSIONS = {
 SESSION_VALUES = VALUES | {
     "--tier": (["--tier", "host=1TB@50GB/s"], ["--tier", "host=1GB@1GB/s"]),
     "--users": ([], ["--users", "80"]),
-    "--sessions": ([], ["--sessions", "code-completion"]),
+    "--ttft-p99": (["--ttft-p99", "60 s"], ["--ttft-p99", "0.3 s"]),
+    "--routing": (["--routing", "prefix"], ["--routing", "random"]),
 }
 
 
