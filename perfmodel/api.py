@@ -55,6 +55,7 @@ from perfmodel.specs.types import Model, Scenario, System, Traffic
 
 if TYPE_CHECKING:
     from perfmodel.compilers.explain import Explanation
+    from perfmodel.compilers.selfcheck import SelfCheck
     from perfmodel.evidence.cluster.bench import BenchPlan
     from perfmodel.evidence.cluster.calibration import Calibrated
     from perfmodel.evidence.runs import Runs
@@ -735,6 +736,30 @@ def launch(model: Name | Model, *, on: Name | None = None, set: Changes = (), **
     load = float(scenarios[next(iter(names))].traffic.concurrency) if "concurrency" in given else None
     wanted = Wanted(asked, str(given.get("draft") or ""), given.get("context"), load)
     return of_scenarios(scenarios, wanted, given.get("format", "shell"))
+
+
+@_taking()
+def selfcheck(*files: Name) -> SelfCheck:
+    """Prove on this machine what every answer rests on, in seconds.
+
+    Parameters
+    ----------
+    *files : str or path
+        Specs of one's own, which must load.
+
+    Returns
+    -------
+    SelfCheck
+        ``holds`` says whether nothing failed.
+
+    Examples
+    --------
+    >>> selfcheck().holds
+    True
+    """
+    from perfmodel.compilers import selfcheck as proof
+
+    return proof.selfcheck(files)
 
 
 @_taking()

@@ -809,6 +809,23 @@ class Collective(TypedDict):
     warnings: list[str]
 
 
+class Proof(TypedDict):
+    """One thing that was proven on this machine."""
+
+    check: str
+    holds: bool | None
+    """Null where the machine has not what it needs."""
+    detail: str
+
+
+class SelfCheck(TypedDict):
+    """``selfcheck``: what holds on this machine."""
+
+    holds: bool
+    seconds: float
+    checks: list[Proof]
+
+
 class CacheTier(TypedDict):
     """A tier of the prefix cache under sessions, the memory of the chips first."""
 

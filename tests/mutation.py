@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -119,16 +119,15 @@ def killed(mutant: Mutant, limit: float) -> tuple[bool, float]:
     """
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("perfmodel", "tests", "hardware_specs", "workloads", "data", "reports", "examples"):
-            shutil.copytree(ROOT / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__", "build"))
-        for part in ("pyproject.toml", "README.md", "cli.py"):
-            shutil.copy(ROOT / part, folder)
-        (Path(folder) / mutant.path.relative_to(ROOT)).write_text(mutant.text, "utf-8")
+        place = Path(folder) / "main"
+        left = shutil.ignore_patterns("__pycache__", "build", ".git", ".venv", ".*_cache", ".hypothesis")
+        shutil.copytree(ROOT, place, ignore=left)
+        (place / mutant.path.relative_to(ROOT)).write_text(mutant.text, "utf-8")
         words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark"]
         words += ["-o", "addopts=--strict-markers", "-m", "not nightly", "-n", "0", *TESTS]
-        env = os.environ | {"PYTHONPATH": folder, "PERFMODEL_CACHE": str(Path(folder) / "cache")}
+        env = os.environ | {"PYTHONPATH": str(place), "PERFMODEL_CACHE": str(Path(folder) / "cache")}
         try:
-            done = subprocess.run(words, cwd=folder, env=env, capture_output=True, timeout=limit, check=False)
+            done = subprocess.run(words, cwd=place, env=env, capture_output=True, timeout=limit, check=False)
         except subprocess.TimeoutExpired:
             return True, time.monotonic() - begun
     return done.returncode != 0, time.monotonic() - begun
@@ -145,6 +144,11 @@ def main() -> None:
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
     seed = asked.seed or head.stdout.strip()
     drawn = mutants(seed, asked.sample)
+    sound = replace(drawn[0], text=drawn[0].path.read_text("utf-8"))
+    dead, taken = killed(sound, asked.limit)
+    if dead:
+        raise SystemExit(f"the tests fail without a mutant, after {taken:.0f} s")
+    print(f"without a mutant the tests pass in {taken:.0f} s", flush=True)
     survivors = 0
     with ThreadPoolExecutor(asked.workers) as pool:
         for at, (mutant, (dead, taken)) in enumerate(

@@ -40,6 +40,7 @@ VERBS = (
     "specs",
     "traffic",
     "plans",
+    "selfcheck",
 )
 
 

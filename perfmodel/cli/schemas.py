@@ -21,6 +21,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "compare": (shapes.Comparison, shapes.AgentsBeside),
     "fit": (shapes.Fit,),
     "collective": (shapes.Collective,),
+    "selfcheck": (shapes.SelfCheck,),
     "tco": (shapes.Owning,),
     "explain": (shapes.Explanation,),
     "solve": (shapes.Solution,),

@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.outputs.tables import figure, money_figure, notes, plan_words, side_by_side, span
 from perfmodel.prediction import Prediction
 from perfmodel.question import distinct
+from perfmodel.specs.catalog import IN_PLACE
 from perfmodel.specs.units import show
 
 _UNMEASURED = re.compile("no calibration|not fitted|never|nobody|no measurement|far off|extrapolated")
@@ -190,6 +191,8 @@ def print_brief(answers: Sequence[Prediction], console: Any) -> None:
             console.print(Text(textwrap.fill(line, console.width), style="red"))
     if not fits:
         return
+    for line in dict.fromkeys(line for answer in fits for line in answer.assumed if line.endswith(IN_PLACE)):
+        console.print(Text(textwrap.fill(line, console.width, initial_indent="- ", subsequent_indent="  ")))
     said, more = caveats(fits)
     room = _ROOM + (len(answers) == 1)
     for line in said:
