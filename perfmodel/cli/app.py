@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,6 +42,7 @@ VERBS = (
     "traffic",
     "plans",
     "selfcheck",
+    "mcp",
 )
 
 
@@ -81,6 +83,12 @@ def application(verbs: Sequence[str] = VERBS) -> typer.Typer:
         else:
             app.command(cls=common.Verb)(verb)
     return app
+
+
+@functools.cache
+def _command(verbs: tuple[str, ...]) -> Any:
+    """Return the command line of some verbs; who asks in one process asks again."""
+    return typer.main.get_command(application(verbs))
 
 
 def _complain(message: str) -> None:
@@ -125,8 +133,8 @@ def invoke(arguments: list[str]) -> int:
     if "--cite" in arguments:
         return _citing(arguments)
     try:
-        app = application(arguments[:1] if arguments and arguments[0] in VERBS else VERBS)
-        code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)
+        verbs = tuple(arguments[:1]) if arguments and arguments[0] in VERBS else VERBS
+        code = _command(verbs)(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except UserError as error:

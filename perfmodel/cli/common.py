@@ -45,7 +45,7 @@ _OF_A_FILE = 2000
 #: The verb that runs, and what it was asked, as JSON has them.
 ASKED: ContextVar[Mapping[str, Any]] = ContextVar("asked", default=MappingProxyType({}))
 #: Parameters by the name that they have in a question, where that is another; None for ways out.
-_IN_QUESTION = {"changes": "set", "json": None, "csv": None}
+_IN_QUESTION = {"changes": "set", "json": None, "csv": None, "verbose": None}
 
 
 def question_name(parameter: str) -> str | None:

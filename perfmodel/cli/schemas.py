@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -60,10 +61,15 @@ class _Untitled(GenerateJsonSchema):
 
 def _of(shape: type) -> dict[str, Any]:
     """Return the schema of a shape, its inherited fields described too."""
+    return copy.deepcopy(_made(shape))
+
+
+@functools.cache
+def _made(shape: type) -> dict[str, Any]:
     made = TypeAdapter(shape).json_schema(schema_generator=_Untitled)
     for body in (made, *made.get("$defs", {}).values()):
         for base in getattr(getattr(shapes, body.get("title", ""), None), "__orig_bases__", ()):
-            for name, field in _of(base)["properties"].items() if is_typeddict(base) else ():
+            for name, field in _made(base)["properties"].items() if is_typeddict(base) else ():
                 if "description" in field:
                     body["properties"][name].setdefault("description", field["description"])
     return made
@@ -83,8 +89,17 @@ def commands() -> Iterator[tuple[str, Any]]:
     yield from below("", typer.main.get_command(application()))
 
 
-def _question(command: Any) -> dict[str, Any]:
-    """Return the schema of a question: the options of its verb, as they were written."""
+def question(command: Any) -> dict[str, Any]:
+    """Return the schema of a question: the options of its verb, as they were written.
+
+    Parameters
+    ----------
+    command : click.Command
+
+    Returns
+    -------
+    dict
+    """
     fields, needed = {}, []
     for option in command.params:
         name = question_name(option.name)
@@ -118,7 +133,7 @@ def schema(verb: str) -> dict[str, Any]:
         answers: tuple[type, ...] = (shapes.Error,)
     elif verb in ANSWERS:
         answers = ANSWERS[verb]
-        head |= {"verb": {"const": verb}, "question": _question(dict(commands())[verb])}
+        head |= {"verb": {"const": verb}, "question": question(dict(commands())[verb])}
     else:
         raise UserError(f"no JSON of '{verb}': expected one of {', '.join((*ANSWERS, ERROR))}")
     bodies: list[dict[str, Any]] = []
