@@ -165,12 +165,12 @@ def plan(
     prompt, output = (float(end) for end in pairs.max(axis=0))
     base = resolve(model, on, Options(engine=engine, prompt=prompt, output=output, concurrency=1.0))
     base = replace(base, traffic=replace(base.traffic, rounds=ROUNDS, length_jitter=0.0))
-    if not math.isfinite(float(prediction.run(base).metrics["tpot_s"])):
-        raise UserError(f"bench-plan: {base.model.name} has no times on {base.system.name} to plan runs by")
     efficiency: Any = base.system.efficiency
     asked: Any = loads(base, pairs, base.traffic)
     if not asked.concurrency.size:
         raise UserError(f"bench-plan: memory of {base.system.name} holds no request of these lengths in this plan")
+    if not math.isfinite(float(prediction.run(base).metrics["tpot_s"])):
+        raise UserError(f"bench-plan: {base.model.name} has no times on {base.system.name} to plan runs by")
     paths = list(movable(efficiency))
     offered = points(base, asked, paths, np.zeros(len(paths)), efficiency)
     known = np.diag([prior_spread(efficiency, path) ** 2 for path in paths])
