@@ -786,6 +786,27 @@ class Simulation(Asked, Told):
     reason: str | None
 
 
+class Written(TypedDict):
+    """``export``, ``whatif`` and ``report``, and a sweep with ``--out``: the files that were written."""
+
+    written: list[str]
+
+
+class Points(TypedDict):
+    """``sweep``: each point as a row, its columns and their units."""
+
+    units: dict[str, str]
+    rows: list[dict[str, float | str | bool | None]]
+    assumed: list[str]
+    warnings: list[str]
+
+
+class UserPoints(TypedDict):
+    """``sweep`` over users with sessions: each point as a row."""
+
+    rows: list[dict[str, float | str | bool | None]]
+
+
 class Algorithm(TypedDict):
     """One way to do a collective."""
 

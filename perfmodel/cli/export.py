@@ -34,6 +34,7 @@ def export(
     csv: CsvFile = None,
     dictionary: Dictionary = None,
     xlsx: Xlsx = None,
+    json: common.Json = False,
 ) -> int:
     """Answers to take along: a tidy file or a live workbook.
 
@@ -57,6 +58,8 @@ def export(
             print(f"wrote {path}", file=sys.stderr)
     if xlsx is not None:
         _workbook(models, on, given, changes or [], Path(xlsx))
+    if json:
+        common.write_json({"written": [path for path in (csv, dictionary, xlsx) if path is not None]})
     return common.code(found)
 
 

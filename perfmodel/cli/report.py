@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli import OK
+from perfmodel.cli import OK, common
 
 Name = Annotated[
     str,
@@ -21,7 +21,7 @@ Out = Annotated[
 ]
 
 
-def report(name: Name, out: Out = None) -> int:
+def report(name: Name, out: Out = None, json: common.Json = False) -> int:
     """Write a report as one page that opens offline.
 
     Beside it PNG, SVG and CSV of each chart.
@@ -40,6 +40,9 @@ def report(name: Name, out: Out = None) -> int:
             print(f"\r{done} of {of} figures", end="" if done < of else "\n", file=sys.stderr, flush=True)
 
     path, *files = output.save(name, folder, tick)
+    if json:
+        common.write_json({"written": [str(path), *map(str, files)]})
+        return OK
     print(path)
     print(f"{len(files)} files of charts beside it", file=sys.stderr)
     return OK

@@ -31,6 +31,7 @@ def sweep(
     given: Any,
     changes: common.Changes = None,
     csv: common.Csv = False,
+    json: common.Json = False,
 ) -> int:
     """Vary inputs over axes, millions of points at once.
 
@@ -43,7 +44,7 @@ def sweep(
     """
     import numpy as np
 
-    from perfmodel import api
+    from perfmodel import api, shapes
     from perfmodel.errors import UserError
     from perfmodel.outputs.tables import print_said
     from perfmodel.sweeps import folder
@@ -57,10 +58,13 @@ def sweep(
             raise UserError(f"--axis {text}: write PATH=A:B:N, PATH=A:B:N:log or PATH=a,b,c")
         pairs.append((path.strip(), values.strip()))
     common.one_of(csv=csv, out=given.get("out"))
+    common.one_of(json=json, csv=csv)
     users = api.swept_users(model, on, pairs, changes or (), given)
     if users is not None:
         if csv:
             common.write_rows(users.rows())
+        elif json:
+            common.write_json({"rows": [shapes.numbers(row) for row in users.rows()]})
         else:
             print_sweep(users, common.console())
         return common.code(users.answers)
@@ -74,7 +78,9 @@ def sweep(
         except KeyboardInterrupt as stopped:
             print(f"perfmodel: interrupted: {stopped}", file=sys.stderr)
             return INTERRUPTED
-        if stored.reduction is not None:
+        if json:
+            common.write_json({"written": [out]})
+        elif stored.reduction is not None:
             rows.print_kept(space, stored.reduction, stored.to_frame(), common.console())
             print_said([("assumed", space.assumed), ("mind", space.warnings)], common.console())
         else:
@@ -92,6 +98,8 @@ def sweep(
     with common.progress("rows", len(result), least=50_000) as tick:
         if out is not None:
             rows.save(result, Path(out), question, tick)
+        elif json:
+            common.write_json(rows.to_dict(result))
         elif csv:
             sys.stdout.reconfigure(newline="")  # type: ignore[union-attr]
             rows.write_csv(result, sys.stdout, question, tick)
@@ -101,6 +109,8 @@ def sweep(
                 print(f"the first {rows.MOST} of {len(result):,} points; --out FILE.csv writes all")
             print_said([("assumed", space.assumed), ("mind", space.warnings)], common.console())
     if out is not None:
+        if json:
+            common.write_json({"written": [out]})
         print(f"{len(result):,} points in {out}", file=sys.stderr)
     return _code(any(np.any(cell.prediction.fits) for cell in result.cells))
 

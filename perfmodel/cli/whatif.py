@@ -23,7 +23,9 @@ Out = Annotated[str, typer.Option("--out", metavar="FILE.html", help="Where to w
 
 
 @common.asks(Priced)
-def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.html") -> int:
+def whatif(
+    given: Any, models: Models = None, on: On = None, out: Out = "whatif.html", json: common.Json = False
+) -> int:
     """Write a calculator page that works offline.
 
     Pick a system, a model and a traffic, move any number, compare, share a link.
@@ -38,5 +40,7 @@ def whatif(given: Any, models: Models = None, on: On = None, out: Out = "whatif.
     options, _, _ = taken(Priced, on or [], (), given)
     with common.progress("pairs", None) as tick:
         held = output.write(models or [], on or [], options, Path(out), sys.argv[1:], tick)
+    if json:
+        common.write_json({"written": [out]})
     print(f"wrote {out}: {len(held.systems)} systems, {len(held.models)} models", file=sys.stderr)
     return OK

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.specs.units import show
 from perfmodel.sweeps.reduction import Reduction
@@ -192,3 +193,26 @@ def _table(titles: Sequence[str]) -> Any:
     for title in titles:
         table.add_column(Text(title), justify="right")
     return table
+
+
+def to_dict(result: Sweep) -> shapes.Points:
+    """Return the points of a sweep as JSON has them.
+
+    Parameters
+    ----------
+    result : Sweep
+
+    Returns
+    -------
+    dict
+    """
+    found = []
+    for block in result.blocks():
+        columns = {name: values.tolist() for name, values in block.items()}
+        found += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {
+        "units": result.columns(),
+        "rows": [shapes.numbers(row) for row in found],
+        "assumed": list(result.assumed),
+        "warnings": list(result.warnings),
+    }

@@ -95,6 +95,9 @@ def draw(rng, folder):
             [model, *on, *draft, *changed, "--format", rng.choice(["shell", "kubernetes", "llm-d", "dynamo"])],
         ),
         "runs import": (1, [str(RUNS / "plain-v1.csv")]),
+        "sweep": (2, [*small, "--axis", rng.choice(["concurrency=1:9:3", "system=dgx-h100,dgx-h200"])]),
+        "export": (0.5, [*small, "--csv", str(folder / "answers.csv")]),
+        "selfcheck": (0.3, []),
         "specs list": (1, [rng.choice(["systems", "models", "traffics"])]),
         "specs show": (2, [rng.choice([model, "dgx-h100", "lpu-v1", "chat"])]),
         "specs show ": (2, [model, "--counts"]),
@@ -235,7 +238,7 @@ def test_the_command_line_prints_a_schema(capsys):
     assert read(capsys.readouterr().out) == schema("specs show")
     assert run(["specs", "schema"]) == OK
     assert capsys.readouterr().out.split("\n")[:-1] == [*ANSWERS, ERROR]
-    assert run(["specs", "schema", "sweep"]) == REFUSED
+    assert run(["specs", "schema", "specs check"]) == REFUSED
     assert "no JSON of 'sweep'" in capsys.readouterr().err
 
 

@@ -38,7 +38,7 @@ VERBS = {
     "simulate": ["simulate", *QUESTION, "--rate", "2", "--requests", "20"],
     "sweep": ["sweep", *QUESTION, "--axis", "concurrency=1,2"],
 }
-NO_JSON, NO_CSV = ("sweep",), ("explain", "solve", "simulate")
+NO_JSON, NO_CSV = (), ("explain", "solve", "simulate")
 
 
 def put(folder: Path, what: str) -> str:
