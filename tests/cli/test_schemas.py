@@ -239,7 +239,7 @@ def test_the_command_line_prints_a_schema(capsys):
     assert run(["specs", "schema"]) == OK
     assert capsys.readouterr().out.split("\n")[:-1] == [*ANSWERS, ERROR]
     assert run(["specs", "schema", "specs check"]) == REFUSED
-    assert "no JSON of 'sweep'" in capsys.readouterr().err
+    assert "no JSON of 'specs check'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ASKS)
