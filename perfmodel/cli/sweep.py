@@ -72,22 +72,7 @@ def sweep(
     out = how.pop("out", None)
     question = shlex.join(["perfmodel", *sys.argv[1:]])
     if out is not None and folder.is_folder(Path(out)):
-        try:
-            with common.progress("points", len(space), least=50_000) as tick:
-                stored = folder.run(space, Path(out), question, **how, tick=tick)
-        except KeyboardInterrupt as stopped:
-            print(f"perfmodel: interrupted: {stopped}", file=sys.stderr)
-            return INTERRUPTED
-        if json:
-            common.write_json({"written": [out]})
-        elif stored.reduction is not None:
-            rows.print_kept(space, stored.reduction, stored.to_frame(), common.console())
-            print_said([("assumed", space.assumed), ("mind", space.warnings)], common.console())
-        else:
-            for line in space.warnings:
-                print(f"mind: {line}", file=sys.stderr)
-        print(stored, file=sys.stderr)
-        return _code(stored.fits())
+        return _into_folder(space, out, question, how, json)
     for name in how:
         raise UserError(f"--{name} needs --out DIR, a folder for the partitions")
     if len(space) > rows.MOST_AT_ONCE:
@@ -113,6 +98,30 @@ def sweep(
             common.write_json({"written": [out]})
         print(f"{len(result):,} points in {out}", file=sys.stderr)
     return _code(any(np.any(cell.prediction.fits) for cell in result.cells))
+
+
+def _into_folder(space: Any, out: str, question: str, how: dict[str, Any], json: bool) -> int:
+    """Work a sweep out in partitions, and print what is kept of it."""
+    from perfmodel.outputs.tables import print_said
+    from perfmodel.sweeps import folder
+    from perfmodel.sweeps import points as rows
+
+    try:
+        with common.progress("points", len(space), least=50_000) as tick:
+            stored = folder.run(space, Path(out), question, **how, tick=tick)
+    except KeyboardInterrupt as stopped:
+        print(f"perfmodel: interrupted: {stopped}", file=sys.stderr)
+        return INTERRUPTED
+    if json:
+        common.write_json({"written": [out]})
+    elif stored.reduction is not None:
+        rows.print_kept(space, stored.reduction, stored.to_frame(), common.console())
+        print_said([("assumed", space.assumed), ("mind", space.warnings)], common.console())
+    else:
+        for line in space.warnings:
+            print(f"mind: {line}", file=sys.stderr)
+    print(stored, file=sys.stderr)
+    return _code(stored.fits())
 
 
 def _code(fits: bool) -> int:
