@@ -56,6 +56,9 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    color: Annotated[
+        str, typer.Option("--color", metavar="WHEN", help="With any verb: auto, always or never; NO_COLOR counts too.")
+    ] = "auto",
     cite: Annotated[
         bool, typer.Option("--cite", help="With any verb: print the sources behind the answer after it, as BibTeX.")
     ] = False,
@@ -83,6 +86,22 @@ def application(verbs: Sequence[str] = VERBS) -> typer.Typer:
         else:
             app.command(cls=common.Verb)(verb)
     return app
+
+
+def _coloured(arguments: list[str]) -> list[str]:
+    """Return the words of a command without --color, which stands anywhere and holds for all that is printed."""
+    for at, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if name == "--color":
+            value = value if equals else "".join(arguments[at + 1 : at + 2])
+            if value not in common.COLORS:
+                raise UserError(f"--color {value}: expected one of {', '.join(common.COLORS)}")
+            common.COLOR.set(value)
+            return arguments[:at] + arguments[at + (1 if equals else 2) :]
+    common.COLOR.set("auto")
+    return arguments
 
 
 @functools.cache
@@ -133,6 +152,7 @@ def invoke(arguments: list[str]) -> int:
     if "--cite" in arguments:
         return _citing(arguments)
     try:
+        arguments = _coloured(arguments)
         verbs = tuple(arguments[:1]) if arguments and arguments[0] in VERBS else VERBS
         code = _command(verbs)(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()

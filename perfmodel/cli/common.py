@@ -40,6 +40,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All of it, not o
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 
+#: When answers have colour, which says what is met, what is missed and what decides.
+COLORS = ("auto", "always", "never")
+COLOR: ContextVar[str] = ContextVar("color", default="auto")
 #: Characters of a line where no terminal breaks it.
 _OF_A_FILE = 2000
 #: The verb that runs, and what it was asked, as JSON has them.
@@ -157,7 +160,8 @@ def console() -> Any:
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _OF_A_FILE
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width)
+    forced = {"auto": None, "always": True, "never": False}[COLOR.get()]
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width, force_terminal=forced)
 
 
 def print_predictions(answers: Sequence[Prediction], verbose: bool) -> None:

@@ -98,3 +98,35 @@ def test_no_line_breaks_where_no_terminal_is(
     said = printed(capsys, "predict", "llama-3.1-8b", "--on", "mi355x-8", "-v")
     for warning in perfmodel.predict("llama-3.1-8b", on="mi355x-8").warnings:
         assert f"  - {warning}\n" in said
+
+
+ESCAPE = "\x1b["
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "coloured"),
+    [
+        ([], {}, False),
+        (["--color", "always"], {}, True),
+        (["--color=always"], {"NO_COLOR": "1"}, False),
+        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colour_is_asked_for_or_there_is_none(
+    words: list[str],
+    environment: dict[str, str],
+    coloured: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    out = printed(capsys, "predict", "llama-3.1-405b", "--on", "l4-8", *words)
+    assert (f"{ESCAPE}31m" in out) == coloured
+
+
+def test_a_colour_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "llama-3.1-8b", "--on", "dgx-h100", "--color", "blue"]) == 2
+    assert capsys.readouterr().err == "perfmodel: --color blue: expected one of auto, always, never\n"
