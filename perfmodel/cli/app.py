@@ -110,10 +110,13 @@ def _command(verbs: tuple[str, ...]) -> Any:
     return typer.main.get_command(application(verbs))
 
 
+def _line(message: str) -> str:
+    """Return a message as one line; names may hold anything, and a terminal obeys control characters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+
+
 def _complain(message: str) -> None:
-    # Names of users' files and specs may hold anything, and a terminal obeys control characters.
-    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
-    print(f"perfmodel: {line}", file=sys.stderr)
+    print(f"perfmodel: {_line(message)}", file=sys.stderr)
 
 
 #: What went wrong, in the JSON of an error.
@@ -124,7 +127,7 @@ def _failed(arguments: list[str], message: str, code: int) -> int:
     """Say what went wrong, where JSON was asked for as JSON too, and return the exit code."""
     _complain(message)
     if "--json" in arguments:
-        common.print_json({"schema_version": VERSION, "error": {"kind": _KINDS[code], "message": message}})
+        common.print_json({"schema_version": VERSION, "error": {"kind": _KINDS[code], "message": _line(message)}})
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -155,13 +156,24 @@ def code(answers: Sequence[Prediction | Sized | Agents]) -> int:
     return DOES_NOT_FIT
 
 
+class _Trimmed:
+    """A file to which lines go without the blanks that fill a table's last column."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stdout, name)
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
+
+
 def console() -> Any:
     """Return what to print tables on: a terminal with its width, or a file, in which no line is broken."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _OF_A_FILE
     forced = {"auto": None, "always": True, "never": False}[COLOR.get()]
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width, force_terminal=forced)
+    out = sys.stdout if sys.stdout.isatty() else _Trimmed()
+    return Console(file=out, highlight=False, soft_wrap=False, width=width, force_terminal=forced)
 
 
 def print_predictions(answers: Sequence[Prediction], verbose: bool) -> None:

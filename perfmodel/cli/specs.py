@@ -27,7 +27,7 @@ def list_specs(
     what: Annotated[str, typer.Argument(metavar="[systems|models|traffics|sessions]", help="What to list.")] = "",
     json: common.Json = False,
 ) -> None:
-    """Names and aliases of all specs, the user's own first."""
+    """All specs with what decides of them, the user's own first: memory, rates, price; class and precision; tokens."""
     from perfmodel.specs import catalog
 
     kinds = [catalog.kind_named(what)] if what else list(catalog.FOLDERS)
@@ -37,10 +37,10 @@ def list_specs(
     if json:
         common.write_json({"specs": found})
         return
-    _print(
-        ("kind", "name", "aliases"),
-        [(str(entry["kind"]), str(entry["name"]), ", ".join(entry["aliases"])) for entry in found],
-    )
+    from perfmodel.outputs.listing import listing
+
+    for kind in kinds:
+        _print(*listing(kind))
 
 
 @specs.command("show", cls=common.Verb)
