@@ -172,7 +172,7 @@ def console() -> Any:
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _OF_A_FILE
     forced = {"auto": None, "always": True, "never": False}[COLOR.get()]
-    out = sys.stdout if sys.stdout.isatty() else _Trimmed()
+    out: Any = sys.stdout if sys.stdout.isatty() else _Trimmed()
     return Console(file=out, highlight=False, soft_wrap=False, width=width, force_terminal=forced)
 
 

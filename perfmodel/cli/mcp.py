@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import json
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -46,6 +47,13 @@ def mcp() -> int:
         from mcp.server.stdio import stdio_server
     except ImportError:
         raise UserError("mcp needs the SDK of the protocol: pip install 'perfmodel[mcp]'") from None
+
+    try:
+        watched = sys.stdin.isatty() or sys.stdin.fileno() < 0 or sys.stdout.fileno() < 0
+    except (OSError, ValueError, AttributeError):
+        watched = True
+    if watched:
+        raise UserError("mcp talks to an assistant over standard input and output: give it this command to start")
 
     async def serve() -> None:
         made = server()

@@ -13,7 +13,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
 import perfmodel
-from perfmodel.cli import mcp, schemas
+from perfmodel.cli import mcp, run, schemas
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "predict": {"model": "llama-3.1-8b", "on": "dgx-h100", "concurrency": 8},
@@ -80,3 +80,8 @@ def test_options_of_tools_are_those_of_the_verbs() -> None:
     wanted = mcp.tool("predict")["input_schema"]["properties"]
     assert {"model", "on", "set", "concurrency", "precision", "rate", "ttft_p99"} <= set(wanted)
     assert all(each["description"] for each in wanted.values())
+
+
+def test_who_starts_it_by_hand_is_told_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["mcp"]) == 2
+    assert capsys.readouterr().err.startswith("perfmodel: mcp talks to an assistant")
