@@ -134,3 +134,18 @@ def test_the_answer_in_the_readme_is_what_its_command_prints(
     assert run(shlex.split(block[1])[1:]) == 0
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert printed == block[2].rstrip("\n").splitlines()
+
+
+@pytest.mark.parametrize("page", ["llms.txt", "README.md", "docs/skill.md", "docs/commands.md", "docs/trust.md"])
+def test_links_of_what_is_read_first_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text("utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_commands_for_assistants_are_commands() -> None:
+    block = re.search(r"^```\n(perfmodel .*?)^```", (ROOT / "docs" / "skill.md").read_text("utf-8"), re.M | re.S)
+    assert block
+    for line in block[1].splitlines():
+        words = shlex.split(line)[1:]
+        COMMANDS[f"perfmodel {words[0]}"].make_context(words[0], words[1:])
