@@ -112,7 +112,11 @@ def _rows(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     if any(answer.speculation for answer in answers):
         ups = [float(answer.speculation.get("speedup", float("nan"))) for answer in answers]
         rows.append(("speed-up", [figure(value, "1") for value in ups]))
-    rows.append(("output tok/s", [figure(float(answer.metrics["output_tokens_per_s"]), "1") for answer in answers]))
+    if any(answer.one_pass for answer in answers):
+        for label, key in (("requests/s", "requests_per_s"), ("tokens/s", "tokens_per_s")):
+            rows.append((label, [figure(float(answer.one_pass.get(key, math.nan)), "1") for answer in answers]))
+    if not all(answer.one_pass for answer in answers):
+        rows.append(("output tok/s", [figure(float(answer.metrics["output_tokens_per_s"]), "1") for answer in answers]))
     rows.append(("$/Mtok blended", [money_figure(float(answer.metrics["usd_per_mtok_blended"])) for answer in answers]))
     bands = [answer.band.get("usd_per_mtok_blended") for answer in answers]
     money = [f"{money_figure(ends['low'])}-{money_figure(ends['high'])}" if ends else "-" for ends in bands]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +132,15 @@ def test_colour_is_asked_for_or_there_is_none(
 def test_a_colour_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "llama-3.1-8b", "--on", "dgx-h100", "--color", "blue"]) == 2
     assert capsys.readouterr().err == "perfmodel: --color blue: expected one of auto, always, never\n"
+
+
+def test_one_pass_has_requests_and_tokens_and_no_tpot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"model_type": "llama", "architectures": ["LlamaModel"], "hidden_size": 2048, "num_hidden_layers": 16}
+    config |= {"num_attention_heads": 16, "intermediate_size": 8192, "vocab_size": 32000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "modules.json").write_text("[]")
+    out = printed(capsys, "predict", str(tmp_path), "--on", "dgx-h100:tp=1")
+    assert re.search(r"^requests/s +\d", out, re.M)
+    assert re.search(r"^tokens/s +\d", out, re.M)
+    assert "TPOT" not in out
+    assert "output tok/s" not in out
