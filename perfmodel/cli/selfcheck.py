@@ -26,7 +26,8 @@ def selfcheck(files: Files = None, json: common.Json = False) -> int:
         common.write_json(found.to_dict())
     else:
         failed = sum(one.holds is False for one in found.checks)
-        verdict = f"{failed} of {len(found.checks)} checks fail" if failed else f"all {len(found.checks)} checks hold"
+        tried = sum(one.holds is not None for one in found.checks)
+        verdict = f"{failed} of {tried} checks fail" if failed else f"all {tried} checks hold"
         console = common.console()
         console.print(f"{verdict}, in {found.seconds:.2g} s", style="red" if failed else "bold")
         for one in found.checks:

@@ -1,5 +1,6 @@
 """``selfcheck``: holds here, and fails where a back end is wrong or a file of the user's is."""
 
+import dataclasses
 import json
 
 import pytest
@@ -43,3 +44,14 @@ def test_what_is_not_here_is_said_and_no_failure(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "no C compiler here" in out
     assert "no Node here" in out
+
+
+def test_what_is_no_number_does_not_pass(monkeypatch):
+    evaluate = selfcheck.evaluate
+
+    def spoiled(scenario):
+        found = evaluate(scenario)
+        return dataclasses.replace(found, metrics={key: float("nan") for key in found.metrics})
+
+    monkeypatch.setattr(selfcheck, "evaluate", spoiled)
+    assert [one.holds for one in perfmodel.selfcheck().checks[:3]] == [False] * 3

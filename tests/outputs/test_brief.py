@@ -136,7 +136,12 @@ def test_a_colour_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
 
 def test_one_pass_has_requests_and_tokens_and_no_tpot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = {"model_type": "llama", "architectures": ["LlamaModel"], "hidden_size": 2048, "num_hidden_layers": 16}
-    config |= {"num_attention_heads": 16, "intermediate_size": 8192, "vocab_size": 32000}
+    config |= {
+        "num_attention_heads": 16,
+        "intermediate_size": 8192,
+        "vocab_size": 32000,
+        "max_position_embeddings": 8192,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "modules.json").write_text("[]")
     out = printed(capsys, "predict", str(tmp_path), "--on", "dgx-h100:tp=1")
