@@ -49,7 +49,8 @@ def test_systems_that_find_no_room_stand_below(capsys, monkeypatch):
     assert sum(line.startswith("TPOT goes to") for line in table) == 2
 
 
-def test_a_system_asked_twice_is_told_apart(capsys):
+def test_a_system_asked_twice_is_told_apart(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
     assert run(["compare", "qwen3-32b", *("--on", "dgx-h100") * 2, "--set", "#2:system.rates.bf16=x2"]) == 0
     said, head = capsys.readouterr().out.splitlines()[:2]
     assert said.startswith("dgx-h100#")

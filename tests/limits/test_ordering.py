@@ -81,8 +81,10 @@ def test_more_is_never_slower(paths, question, factor):
     for path in known:
         better = put(better, path, float(get(scenario, path)) * factor)
     (before, rate), (after, faster) = answers(scenario), answers(better)
-    # Named exception: where memory is full, more of it lets more requests run, whose cycle is a root: up to 0.02 %.
-    rounding = 1 + 1e-3 if paths[0].endswith("capacity") else ROUNDING
+    # Named exception: where memory is full more of it lets more requests run, whose closed loop is then slower by up to
+    # 6 % (3,155 draws; docs/limits.md); nowhere else.
+    full = float(evaluate(scenario, ()).max_concurrency) < question["concurrency"]
+    rounding = 1.1 if paths[0].endswith("capacity") and full else ROUNDING
     assert after <= before * rounding
     assert faster >= rate / rounding
 
