@@ -8,6 +8,12 @@ from perfmodel.cli import run
 from perfmodel.specs import catalog
 
 
+@pytest.fixture(autouse=True)
+def into_a_file(monkeypatch):
+    """Of no width: processes of a test run may have one."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def listed(what, capsys):
     assert run(["specs", "list", what]) == 0
     lines = capsys.readouterr().out.splitlines()
