@@ -137,13 +137,16 @@ def _words(verb: str, arguments: Mapping[str, Any]) -> list[str]:
             near = get_close_matches(name, filter(None, by_name), 3)
             hint = f"did you mean {' or '.join(near)}?" if near else "its schema has them all"
             raise UserError(f"{name}: no input of {verb}; {hint}")
-        given = value if isinstance(value, list) else [value]
+        given = value if isinstance(value, list) else [] if value is None else [value]
         if option.param_type_name == "argument":
             places += [str(one) for one in given]
         elif getattr(option, "is_flag", False):
-            words += [option.opts[0]] if value is True else []
+            if value not in (True, False, None):
+                raise UserError(f"{name}: expected true or false")
+            words += [option.opts[0]] if value else []
         else:
-            words += [word for one in given for word in (option.opts[0], str(one))]
+            # Bound to its option: a value that begins with a dash is none itself.
+            words += [f"{option.opts[0]}={one}" for one in given]
     return [*words, "--json", "--", *places]
 
 

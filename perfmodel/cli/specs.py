@@ -37,10 +37,12 @@ def list_specs(
     if json:
         common.write_json({"specs": found})
         return
-    from perfmodel.outputs.listing import listing
+    from perfmodel.outputs.listing import ESTIMATE, listing
 
     for kind in kinds:
         _print(*listing(kind))
+    if "system" in kinds:
+        print(f"{ESTIMATE} before a number: an estimate; specs show NAME has its source and range")
 
 
 @specs.command("show", cls=common.Verb)

@@ -179,7 +179,8 @@ def _by_calls(scenario: Scenario, values: Mapping[str, Any], program: Any) -> Ma
 def _by_c(scenario: Scenario, values: Mapping[str, Any], program: Any) -> Mapping[str, Any]:
     source = c.source(program, dict.fromkeys(values, 0))
     made = kernel.Kernel(library.compile(source.text), source.fixed, source.varying, source.results, source.tables)
-    return made(np.array(list(kernel.inputs_of(made.fixed, scenario).values())), values, [50])
+    lengths = [len(values["traffic.prompt"])]
+    return made(np.array(list(kernel.inputs_of(made.fixed, scenario).values())), values, lengths)
 
 
 def _by_javascript(node: str) -> list[float]:

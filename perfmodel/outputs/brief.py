@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -14,9 +13,8 @@ from perfmodel.question import distinct
 from perfmodel.specs.catalog import IN_PLACE
 from perfmodel.specs.units import show
 
+#: What a caveat says where nobody has measured.
 _UNMEASURED = re.compile("no calibration|not fitted|never|nobody|no measurement|far off|extrapolated")
-#: What a caveat without a number is taken to change, and one about power or an idle machine's cost [%].
-_UNSAID, _OF_COST = 500.0, 50.0
 #: Caveats that are printed; what else there is to mind is counted.
 _MOST = 3
 #: Lines that they may take.
@@ -52,7 +50,7 @@ def _load(answer: Prediction) -> str:
 
 
 def _least(answers: Sequence[Prediction], names: Sequence[str], key: str) -> tuple[int, str]:
-    """Return which answer has the least of a metric, and which others its band does not tell apart from it."""
+    """Return which answer has the least of a metric, -1 where none has it, and whose ranges overlap with its own."""
     known = [at for at, answer in enumerate(answers) if float(answer.metrics[key]) == float(answer.metrics[key])]
     if not known:
         return -1, ""
@@ -63,7 +61,16 @@ def _least(answers: Sequence[Prediction], names: Sequence[str], key: str) -> tup
         for at in known
         if at != best and answers[at].band.get(key, {}).get("low", float(answers[at].metrics[key])) < high
     ]
-    return best, f", not told apart from {', '.join(ties)}" if ties else ""
+    return best, f", a range that overlaps with {', '.join(ties)}" if ties else ""
+
+
+def _limit(answer: Prediction) -> str:
+    """Return where the largest part of a token's time goes, and how large it is."""
+    phase, word = ("prefill", "TTFT") if answer.one_pass else ("decode", "TPOT")
+    if phase not in answer.limited_by:
+        return ""
+    cause, parts = answer.limited_by[phase], answer.breakdown[phase]
+    return f"; {cause} takes {float(parts[cause]) / sum(map(float, parts.values())):.0%} of {word}"
 
 
 def verdict(answers: Sequence[Prediction]) -> str:
@@ -81,13 +88,11 @@ def verdict(answers: Sequence[Prediction]) -> str:
     if not fits:
         return ""
     names = distinct([answer.scenario.system.name for answer in fits])
-    if len(answers) == 1:
+    if len(fits) == 1:
         (answer,) = fits
-        limit = answer.limited_by.get("decode") or answer.limited_by.get("prefill", "")
         what = "" if answer.one_pass else f"TPOT {_with_range(answer, 'tpot_s')}, "
-        limited = f"; most of {'TTFT' if answer.one_pass else 'TPOT'} is {limit}" if limit else ""
         first = f"{names[0]} {plan_words(answer)} ({_chips(answer)}): {what}TTFT {_with_range(answer, 'ttft_s')}"
-        return f"{first} at {_load(answer)}{limited}."
+        return f"{first} at {_load(answer)}{_limit(answer)}."
     key = "ttft_s" if all(answer.one_pass for answer in fits) else "tpot_s"
     word = "TTFT" if key == "ttft_s" else "TPOT"
     fast, ties = _least(fits, names, key)
@@ -114,7 +119,7 @@ def _rows(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
         rows.append(("speed-up", [figure(value, "1") for value in ups]))
     if any(answer.one_pass for answer in answers):
         for label, key in (("requests/s", "requests_per_s"), ("tokens/s", "tokens_per_s")):
-            rows.append((label, [figure(float(answer.one_pass.get(key, math.nan)), "1") for answer in answers]))
+            rows.append((label, [figure(float(answer.one_pass.get(key, float("nan"))), "1") for answer in answers]))
     if not all(answer.one_pass for answer in answers):
         rows.append(("output tok/s", [figure(float(answer.metrics["output_tokens_per_s"]), "1") for answer in answers]))
     rows.append(("$/Mtok blended", [money_figure(float(answer.metrics["usd_per_mtok_blended"])) for answer in answers]))
@@ -125,13 +130,17 @@ def _rows(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _weight(caveat: str) -> float:
-    """Return by how many percent a caveat may change an answer; what was never measured comes first."""
-    of_cost = caveat.startswith(("power", "$/Mtok"))
-    if _UNMEASURED.search(caveat) and not of_cost:
-        return math.inf
+def _rank(caveat: str) -> tuple[int, float]:
+    """Return the place of a caveat, the least first: what nobody measured, what has no number, then by its size.
+
+    What is about power and the cost of an idle machine comes last.
+    """
     moves = [abs(float(one)) for one in re.findall(r"[+-](\d+)%", caveat)]
-    return max(moves, default=_OF_COST if of_cost else _UNSAID)
+    if moves:
+        return 2, -max(moves)
+    if caveat.startswith(("power", "$/Mtok")):
+        return 3, 0.0
+    return (0 if _UNMEASURED.search(caveat) else 1), 0.0
 
 
 def caveats(answers: Sequence[Prediction]) -> tuple[list[str], int]:
@@ -156,7 +165,7 @@ def caveats(answers: Sequence[Prediction]) -> tuple[list[str], int]:
                 found.setdefault(line, []).extend([] if whose in ("", "all") else [whose])
         else:
             more += len(lines)
-    ranked = sorted(found, key=_weight, reverse=True)
+    ranked = sorted(found, key=_rank)
     said = [f"{', '.join(found[line])}: {line}" if found[line] else line for line in ranked]
     return said[:_MOST], more + len(said[_MOST:])
 

@@ -6,35 +6,40 @@ from perfmodel.errors import UserError
 from perfmodel.machines.base import machine_of
 from perfmodel.specs import catalog
 from perfmodel.specs.prices import filled
+from perfmodel.specs.types import System
 from perfmodel.specs.units import show
 from perfmodel.specs.weights import model_class
 
+#: Before a number that is estimated.
+ESTIMATE = "~"
 SYSTEM = ("system", "chips", "memory", "bandwidth", "dense rates", "link", "price", "calibrated for")
 MODEL = ("model", "class", "precision", "longest context")
 TRAFFIC = ("traffic", "tokens in", "tokens out")
 
 
-def _shown(value: float, unit: str) -> str:
-    return show(value, unit, 3) if value == value else "-"
+def _shown(system: System, path: str, value: float, unit: str) -> str:
+    """Return a number of a system, with a mark where it is an estimate."""
+    text = f"{value / 1e3:,.4g} kUSD" if unit == "USD" else show(value, unit, 3)
+    return f"{ESTIMATE if system.provenance[path].kind == 'estimate' else ''}{text}" if value == value else "-"
 
 
 def _system(name: str) -> tuple[str, ...]:
     economics = catalog.load_economics()
     bare = catalog.load_bare_system(name)
     system = filled(bare, catalog.load_prices(), economics.basis, economics.market)
-    tier = getattr(system.memory, machine_of(system).weights_tier)
     known = {precision: float(rate) for precision, rate in system.rates.items()}
     told = {precision: known[precision] for precision in ("bf16", "fp8", "fp4") if precision in known} or known
-    rates = [f"{precision} {_shown(rate, 'FLOP/s')}" for precision, rate in told.items()]
-    price = float(system.price.system)
+    rates = [f"{name} {_shown(system, f'rates.{name}', rate, 'FLOP/s')}" for name, rate in told.items()]
+    memory = machine_of(system).weights_tier
+    tier = getattr(system.memory, memory)
     return (
         name,
         f"{float(system.chips_per_node):g}",
-        _shown(float(tier.capacity), "B"),
-        _shown(float(tier.bandwidth), "B/s"),
+        _shown(system, f"memory.{memory}.capacity", float(tier.capacity), "B"),
+        _shown(system, f"memory.{memory}.bandwidth", float(tier.bandwidth), "B/s"),
         ", ".join(rates),
-        _shown(float(system.link.bandwidth_per_direction), "B/s"),
-        f"{price / 1e3:,.4g} kUSD" if price == price else "-",
+        _shown(system, "link.bandwidth_per_direction", float(system.link.bandwidth_per_direction), "B/s"),
+        _shown(system, "price.system", float(system.price.system), "USD"),
         ", ".join(catalog.engines(system.chip)) or "-",
     )
 

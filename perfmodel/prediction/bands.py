@@ -282,8 +282,8 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[Effect]) -> di
     }
     latency = float(answer.metrics["request_latency_s"])
     ends, middle = dict(found["ttft_s"]), float(answer.metrics["ttft_s"])
-    steps = 0.0 if scenario.model.task == "pool" else max(0.0, float(scenario.traffic.output) - 1)
-    if steps > 0:
+    if "tpot_s" in found:
+        steps = float(scenario.traffic.output) - 1
         ends = {end: value + steps * found["tpot_s"][end] for end, value in ends.items()}
         middle += steps * float(answer.metrics["tpot_s"])
     found["request_latency_s"] = {end: latency * value / middle for end, value in ends.items()}

