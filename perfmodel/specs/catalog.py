@@ -7,6 +7,7 @@ is found in a generated index, so that only the files a question names are opene
 from __future__ import annotations
 
 import difflib
+import filecmp
 import functools
 import json
 import os
@@ -396,9 +397,15 @@ def _load(path: Path, kind: type[Any], prefix: str = "") -> tuple[Any, dict[str,
     return made, provenance
 
 
+def _is_copy(path: Path) -> bool:
+    """Whether a file is the bundled one byte by byte, as in a clone of the project from which another was installed."""
+    twins = [bundled() / path.relative_to(root) for root in _user_roots() if path.is_relative_to(root)]
+    return any(twin.is_file() and filecmp.cmp(path, twin, shallow=False) for twin in twins)
+
+
 def _in_place(path: Path, what: str) -> str:
     """Return that a file of the user's own stands in place of a bundled one, where it does."""
-    if path.is_relative_to(bundled()):
+    if path.is_relative_to(bundled()) or _is_copy(path):
         return ""
     shown = path.absolute()
     shown = shown.relative_to(Path.cwd()) if shown.is_relative_to(Path.cwd()) else shown

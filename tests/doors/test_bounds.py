@@ -314,3 +314,15 @@ def test_pools_of_layouts_nobody_gave(capsys):
     assert run([*words, "--prefill-on", "dgx-h100", "--csv"]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=False))["chips"]
+
+
+def test_memory_that_an_engine_leaves_alone_is_never_less_than_nothing(capsys):
+    """A share beyond the engine's own rule: parts add up to what is visible, and the answer says what is short."""
+    words = ["fit", "llama-3.1-70b", "--on", "dgx-h100:tp=4,engine=sglang", "--json"]
+    assert run([*words, "--set", "system.engine.memory_utilisation=0.97"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    parts = dict(found["parts"])
+    visible = parts.pop("visible")
+    assert all(size >= 0 for size in parts.values())
+    assert sum(parts.values()) == pytest.approx(visible, rel=1e-9)
+    assert "sets 12.00 GiB aside" in found["warnings"][0]

@@ -38,6 +38,8 @@ VERBS = {
     "simulate": ["simulate", *QUESTION, "--rate", "2", "--requests", "20"],
     "sweep": ["sweep", *QUESTION, "--axis", "concurrency=1,2"],
 }
+#: What makes a copy one of the user's own.
+MINE = "\n# mine\n"
 NO_JSON, NO_CSV = (), ("explain", "solve", "simulate")
 
 
@@ -46,7 +48,7 @@ def put(folder: Path, what: str) -> str:
     path, content = OWN[what]
     if isinstance(content, tuple):
         name = what.split()[-1]
-        content = (ROOT / Path(path).parent / f"{name}.yaml").read_text("utf-8").replace(*content)
+        content = (ROOT / Path(path).parent / f"{name}.yaml").read_text("utf-8").replace(*content) + MINE
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     (folder / path).write_text(content, encoding="utf-8")
     return f"{what}: {path}, in place of the bundled one"
@@ -87,7 +89,9 @@ def test_a_file_that_others_extend_is_said_too(here, capsys) -> None:
     bundled = (ROOT / "hardware_specs" / "dgx-h200.yaml").read_text("utf-8")
     assert "extends: dgx-h100" in bundled
     (folder / "dgx-h200-mine.yaml").write_text(bundled.replace("name: dgx-h200", "name: h200-mine", 1), "utf-8")
-    (folder / "dgx-h100.yaml").write_text((ROOT / "hardware_specs" / "dgx-h100.yaml").read_text("utf-8"), "utf-8")
+    (folder / "dgx-h100.yaml").write_text(
+        (ROOT / "hardware_specs" / "dgx-h100.yaml").read_text("utf-8") + MINE, "utf-8"
+    )
     assert run(["predict", "llama-3.1-8b", "--on", "h200-mine", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)["assumed"]
     assert "system dgx-h100: hardware_specs/dgx-h100.yaml, in place of the bundled one" in said
@@ -97,7 +101,7 @@ def test_costs_of_materials_and_failures_are_said_where_they_count(here, capsys)
     folder = here / "hardware_specs"
     folder.mkdir()
     for name in ("materials.yaml", "reliability.yaml"):
-        (folder / name).write_text((ROOT / "hardware_specs" / name).read_text("utf-8"), "utf-8")
+        (folder / name).write_text((ROOT / "hardware_specs" / name).read_text("utf-8") + MINE, "utf-8")
     assert run([*VERBS["tco"], "--json"]) == 0
     said = json.loads(capsys.readouterr().out)["assumed"]
     assert "materials: hardware_specs/materials.yaml, in place of the bundled one" in said
@@ -117,7 +121,7 @@ def test_costs_of_materials_and_failures_are_said_where_they_count(here, capsys)
 def test_what_engines_and_chips_are_taken_to_be_is_said(path, label, here) -> None:
     own = here / "hardware_specs" / path
     own.parent.mkdir(parents=True)
-    own.write_text((ROOT / "hardware_specs" / path).read_text("utf-8"), "utf-8")
+    own.write_text((ROOT / "hardware_specs" / path).read_text("utf-8") + MINE, "utf-8")
     said = f"{label}: hardware_specs/{path}, in place of the bundled one"
     assert said in perfmodel.predict("llama-3.1-8b", on="dgx-h100", engine="vllm-0.33").assumed
 
@@ -169,3 +173,14 @@ def test_a_broken_file_of_a_bundled_name_is_not_passed_over(here, capsys) -> Non
     capsys.readouterr()
     assert run(["predict", "llama-3.1-8b", "--on", "no-such-chip"]) == 2
     assert "mine.yaml" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_bundled_file_replaces_nothing(here, capsys):
+    """As in a clone of the project from which another place was installed."""
+    (here / "hardware_specs").mkdir(exist_ok=True)
+    text = (ROOT / "hardware_specs" / "dgx-h100.yaml").read_text("utf-8")
+    for content, said in ((text, False), (text + MINE, True)):
+        (here / "hardware_specs" / "dgx-h100.yaml").write_text(content, encoding="utf-8")
+        assert run(["predict", "llama-3.1-8b", "--on", "dgx-h100", "--json"]) == 0
+        assumed = json.loads(capsys.readouterr().out)["assumed"]
+        assert any("in place of the bundled one" in line for line in assumed) == said
