@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ROOMS = ("equations", "machines", "serving")
 #: Tests that a mutant meets, the quickest to fail first.
-TESTS = ("tests/backends", "tests/tape", "tests/limits", "tests/paper")
+TESTS = tuple(f"tests/{part}" for part in ("backends", "tape", "limits", "paper", "sessions", "simulation"))
 #: Which of them plants mistakes of its own.
 LEFT = "tests/limits/test_mutations.py"
 #: Times that the tests take without a mutant after which one is taken to hang.
