@@ -15,6 +15,7 @@ import numpy as np
 
 from perfmodel import shapes
 from perfmodel.compilers import javascript
+from perfmodel.errors import UserError
 from perfmodel.prediction import evaluate, traced
 from perfmodel.question import Options, resolve
 from perfmodel.specs.check import check_files
@@ -86,9 +87,17 @@ def selfcheck(files: Sequence[str | Path] = ()) -> SelfCheck:
     Returns
     -------
     SelfCheck
+
+    Raises
+    ------
+    UserError
+        Where a file of one's own is wrong.
     """
     begun = time.perf_counter()
-    found = [*_identities(), *_back_ends(), *(_file(Path(path)) for path in files)]
+    _, wrong = check_files([str(path) for path in files]) if files else (0, [])
+    if wrong:
+        raise UserError(wrong[0])
+    found = [*_identities(), *_back_ends(), *(Check(str(path), True, "loads") for path in files)]
     return SelfCheck(tuple(found), time.perf_counter() - begun)
 
 
@@ -202,9 +211,3 @@ def _by_javascript(node: str) -> list[float]:
         float(np.max([_off(np.nan if there[key] is None else there[key], here[key]) for key in _METRICS]))
         for there, here in zip(found_there, expected, strict=True)
     ]
-
-
-def _file(path: Path) -> Check:
-    """Return whether a spec of the user's loads, and what is wrong with it."""
-    _, wrong = check_files([str(path)])
-    return Check(str(path), not wrong, "; ".join(wrong) or "loads")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -151,9 +150,9 @@ def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
 
     found = verdict(result)
     if all(owned.answer.reason for owned in result.systems):
-        console.print(Text(sentence(result)), soft_wrap=_unbroken(console))
+        console.print(Text(sentence(result)))
         return
-    console.print(Text(sentence(result), style="bold"), soft_wrap=_unbroken(console))
+    console.print(Text(sentence(result), style="bold"))
     headings, rows = _summary(result, found)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for at, heading in enumerate(headings):
@@ -176,11 +175,6 @@ def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
         print_said([*_curves(result), *_said(result)], console)
     else:
         console.print("-v: parts of an hour, power, carbon, curve against speed, what decides, what is assumed")
-
-
-def _unbroken(console: Any) -> bool:
-    """Whether a line is left as long as it is: where standard output goes to a program and not to a reader."""
-    return console.file is sys.stdout and not console.is_terminal
 
 
 def _print_choice(owned: Owned, console: Any) -> None:

@@ -498,7 +498,8 @@ def test_variance_follows_what_is_scrambled():
 # --- the verdict -------------------------------------------------------------------------------------------------
 
 
-def test_the_first_line_is_the_answer(capsys):
+def test_the_first_line_is_the_answer(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     ask = ["tco", "llama-3.1-8b", *(word for name in HGX for word in ("--on", name)), "--on", "sn40l-16"]
     assert run([*ask, "--tpot", "20ms", "--samples", "256"]) == 0
     lines = capsys.readouterr().out.splitlines()
