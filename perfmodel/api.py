@@ -169,6 +169,12 @@ def _systems(on: Any) -> list[str]:
     return found
 
 
+def _scenarios(model: Any, systems: Sequence[str], options: Options, changes: Sequence[str]) -> list[Scenario]:
+    """Return the scenarios of a question about several systems."""
+    each = zip(systems, split_changes(systems, changes), strict=True)
+    return [resolve(_model(model), system, options, own) for system, own in each]
+
+
 def _scenario(kind: type, model: Any, on: Any, set: Any, given: Mapping[str, Any]) -> tuple[Scenario, dict[str, Any]]:
     """Return the scenario of a question about one system, and what else was given."""
     system = _one(on)
@@ -446,10 +452,7 @@ def compare(
     if not under_load:
         _without_rate(options)
     asked, changes, rest = taken(RateQuestion, systems, set, options)
-    scenarios = [
-        resolve(_model(model), system, asked, mine)
-        for system, mine in zip(systems, split_changes(systems, changes), strict=True)
-    ]
+    scenarios = _scenarios(model, systems, asked, changes)
     if not under_load:
         steady = rest.get("steady", False)
         return Comparison(tuple(_shown(run(started(scenario, steady))) for scenario in scenarios))
@@ -730,11 +733,13 @@ def launch(model: Name | Model, *, on: Name | None = None, set: Changes = (), **
         return launch_file(Path(model), given.get("format", "shell"))
     prefill_on, more = given.get("prefill_on"), {"format", "prefill_on", "context"}
     rest = {name: value for name, value in options.items() if name not in more}
-    names = {"": on} if prefill_on is None else {"prefill": prefill_on, "decode": on}
-    scenarios = {name: _scenario(LoopQuestion, model, system, set, rest)[0] for name, system in names.items()}
-    asked = model.name if isinstance(model, Model) else str(model)
-    load = float(scenarios[next(iter(names))].traffic.concurrency) if "concurrency" in given else None
-    wanted = Wanted(asked, str(given.get("draft") or ""), given.get("context"), load)
+    systems = {"": on} if prefill_on is None else {"prefill": prefill_on, "decode": on}
+    asked, changes, _ = taken(LoopQuestion, names := [_one(system) for system in systems.values()], set, rest)
+    each = _scenarios(model, names, asked, changes)
+    scenarios = dict(zip(systems, each, strict=True))
+    wished = model.name if isinstance(model, Model) else str(model)
+    load = float(each[0].traffic.concurrency) if "concurrency" in given else None
+    wanted = Wanted(wished, str(given.get("draft") or ""), given.get("context"), load)
     return of_scenarios(scenarios, wanted, given.get("format", "shell"))
 
 

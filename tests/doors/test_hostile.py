@@ -13,8 +13,10 @@ import math
 import os
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import typer.main
@@ -90,31 +92,62 @@ VALUES = [
     ),
     *("0.1:0.9:3", "1:64:4:log", "1,2,4", "a,b", "1:2", "::", "9" * 400, "--set", "../../etc/passwd", "%s%n", "0x10"),
 ]
-#: Words that open files of the machine or take minutes: what they do is tested elsewhere.
-LEFT_OUT = {"calibrate", "report", "whatif", "validate", "export"}
+#: Verbs that write files or take many seconds: drawn apart, with a longer limit.
+WRITING = ("export", "whatif", "report", "calibrate", "validate")
+LONGEST_WRITING = 120.0
 METRICS_MAY_BE_NEGATIVE = ("headroom", "room_tokens", "elasticit", "change", "delta", "off", "bias", "error")
 
 
-def commands() -> dict[str, Any]:
-    app = typer.main.get_command(application(VERBS))
-    return {name: app.commands[name] for name in VERBS if name not in LEFT_OUT and name != "specs"}
+COMMANDS = typer.main.get_command(application(VERBS)).commands
+ASKED = [name for name in VERBS if name not in (*WRITING, "specs")]
+#: What makes sense for an option that nonsense alone would never get past its border.
+SENSE = {
+    "--prefill-on": ["dgx-h100", "dgx-h100:tp=1", "dgx-b200:tp=4", "lpu-v1", "sn40l-16"],
+    "--sessions": ["coding-agent", "multi-turn-chat", "rag-documents", "deep-research", "agentperfbench"],
+    "--tier": ["host=500GB", "host=1TB,55GB/s", "store=10TB,5GB/s"],
+    "--users": ["1", "20", "200", "2000"],
+    "--prices": ["2026-11"],
+    "--region": ["us-va", "de"],
+    "--lengths": ["azure-chat", "azure-code", "fixed"],
+    "--routing": ["random", "round-robin", "least-loaded", "prefix"],
+    "--engine": ["vllm", "sglang", "tensorrt-llm"],
+    "--precision": ["bf16", "fp8", "fp4"],
+    "--plan": ["tp1", "tp4", "tp8"],
+    "--growth": ["60%/year", "-10%/year", "0"],
+    "--years": ["1", "3"],
+    "--profile": ["0.3,1", "0.3,0.6,1"],
+    "--headroom": ["30%", "0"],
+    "--confidence": ["0.5", "0.9"],
+    "--availability": ["0.99", "0.999"],
+    "--nodes": ["1", "4"],
+    "--context": ["2000", "8k"],
+    "--format": ["shell", "kubernetes", "llm-d", "dynamo"],
+    "--least": ["cost", "chips", "power"],
+    "--tpot": ["30 ms", "1 s"],
+    "--message": ["1MB", "8"],
+    "--runs": ["3"],
+}
+ARGUMENTS = {
+    "metric": ["tpot", "ttft", "power_w", "zz"],
+    "operation": ["all-reduce", "all-to-all", "zz"],
+    "name": ["ship", "dataflow", "tco", "size", "agents", "zz", ""],
+    "files": ["nowhere.yaml", ""],
+}
 
 
-COMMANDS = commands()
-
-
-def words(chance: random.Random) -> list[str]:
-    """Draw a command: a question that mostly makes sense, with options that mostly do not."""
-    verb = chance.choice(list(COMMANDS))
+def words(chance: random.Random, verbs: Sequence[str] = ASKED) -> list[str]:
+    """Draw a command: a question that mostly makes sense, with options half of which do."""
+    verb = chance.choice(list(verbs))
     likely = chance.random() < 0.7
     found = [verb]
-    for parameter in COMMANDS[verb].params:
+    command = COMMANDS[verb]
+    if isinstance(command, click.Group):
+        found.append(chance.choice(list(command.commands)))
+        command = command.commands[found[-1]]
+    for parameter in command.params:
         name = parameter.opts[0]
         if parameter.param_type_name == "argument":
-            pool = MODELS[:4] if likely else MODELS
-            found.append(
-                chance.choice(["tpot", "ttft", "power_w", "zz"]) if parameter.name == "metric" else chance.choice(pool)
-            )
+            found.append(chance.choice(ARGUMENTS.get(parameter.name, MODELS[:4] if likely else MODELS)))
             continue
         wanted = parameter.required or name == "--on" or chance.random() < 0.12
         if not wanted or name == "--help":
@@ -127,8 +160,10 @@ def words(chance: random.Random) -> list[str]:
         elif name in ("--set", "--axis"):
             value = chance.choice(VALUES) if name == "--set" or chance.random() < 0.4 else chance.choice(VALUES[31:35])
             found += [name, f"{chance.choice(PATHS)}={value}"]
-        elif name in ("--out", "--trace", "--scheduler", "--save", "--executor", "--workers"):
+        elif name in ("--trace", "--scheduler", "--executor", "--workers"):
             continue
+        elif name in ("--out", "--save", "--csv", "--xlsx", "--dictionary", "--data"):
+            found += [name, chance.choice(["made", "made.csv", ".", "no/where/at/all", "", "/dev/full"])]
         elif name == "--draft":
             found += [
                 name,
@@ -149,6 +184,10 @@ def words(chance: random.Random) -> list[str]:
             found += [name, chance.choice(["9 ms", "1", "0", *VALUES])]
         elif name == "--traffic":
             found += [name, chance.choice(["chat", "code", "rag", "pd-4", "zz"])]
+        elif name.rpartition("-")[0] in ("--ttft", "--tpot", "--itl", "--latency") and chance.random() < 0.5:
+            found += [name, chance.choice(["2 s", "60 ms"])]
+        elif name in SENSE and chance.random() < 0.6:
+            found += [name, chance.choice(SENSE[name])]
         else:
             found += [name, chance.choice(VALUES)]
     return found
@@ -165,7 +204,7 @@ def numbers(part: Any, path: str = ""):
         yield path, float(part)
 
 
-def judged(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def judged(arguments: list[str], capsys: pytest.CaptureFixture[str], longest: float = LONGEST) -> str:
     """Return what is wrong with how a command ended, or nothing."""
     start = time.process_time()
     try:
@@ -176,7 +215,7 @@ def judged(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     out, err = capsys.readouterr()
     if code not in (0, 2, 3):
         return f"exit {code}: {err[:300]}"
-    if took > LONGEST:
+    if took > longest:
         return f"took {took:.0f} s of CPU"
     if out and code == 2 and "--json" in arguments and f"perfmodel: {json.loads(out)['error']['message']}\n" == err:
         out = ""  # The line as JSON, and nothing beside it.
@@ -202,6 +241,17 @@ def test_random_invocations(capsys, tmp_path, monkeypatch):
     for seed in range(SEED, SEED + 40 * MANY):
         arguments = words(random.Random(seed))
         if fault := judged(arguments, capsys):
+            wrong.append(f"{seed}: {arguments}: {fault}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.nightly
+def test_random_invocations_of_verbs_that_write(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wrong = []
+    for seed in range(SEED, SEED + 2 * MANY):
+        arguments = words(random.Random(seed), WRITING)
+        if fault := judged(arguments, capsys, LONGEST_WRITING):
             wrong.append(f"{seed}: {arguments}: {fault}")
     assert not wrong, "\n".join(wrong)
 
@@ -325,6 +375,18 @@ CALLS = {
     },
     "explain": {"metric": "tpot", "model": "llama-3.1-8b", "on": "dgx-h100:tp=1"},
     "size": {"model": "llama-3.1-8b", "on": ["dgx-h100:tp=1"], "rate": 5.0, "ttft_p99": 5.0},
+    "capacity": {"model": "llama-3.1-8b", "on": ["dgx-h100:tp=1"], "nodes": 1, "ttft_p99": 5.0},
+    "simulate": {"model": "llama-3.1-8b", "on": "dgx-h100:tp=1", "rate": 5.0, "requests": 50},
+    "tco": {"model": "llama-3.1-8b", "on": ["dgx-h100:tp=1", "dgx-h200:tp=1"], "samples": 64},
+    "load": {"model": "llama-3.1-8b", "on": "dgx-h100:tp=1", "rate": 5.0},
+    "launch": {"model": "llama-3.1-8b", "on": "dgx-h100:tp=1", "context": 8192},
+    "bench_plan": {"model": "llama-3.1-8b", "on": "dgx-h100:tp=1", "runs": 1},
+    "collective": {"operation": "all-reduce", "on": "dgx-h100", "tp": 8, "message": 1e6},
+    "check_plan": {"path": "nowhere.yaml"},
+    "read_runs": {},
+    "read_traffic": {"path": "nowhere.jsonl"},
+    "calibrate": {"data": "nowhere.csv"},
+    "selfcheck": {},
 }
 
 

@@ -191,6 +191,7 @@ EXCLUDED = {
             for other in (
                 *("--least", "--precisions", "--ks", "--availability", "--chip-mtbf", "--profile"),
                 *("--allow-unmeasured", "--no-objective", "--confidence", "--headroom"),
+                *("--max-nodes", "--max-power", "--max-cost", "--growth", "--years"),
             )
         ),
         *(("--no-objective", time) for time in TIMES),
