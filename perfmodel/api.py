@@ -387,11 +387,11 @@ class Loads:
         """Return the documented JSON object."""
         from perfmodel.outputs.tables import shared
 
-        found = [answer.to_dict() for answer in self.answers]
+        answers = [answer.to_dict() for answer in self.answers]
         return {
-            "answers": found,
-            "assumed": shared([one["assumed"] for one in found]),
-            "warnings": shared([one["warnings"] for one in found]),
+            "answers": answers,
+            "assumed": shared([one["assumed"] for one in answers]),
+            "warnings": shared([one["warnings"] for one in answers]),
         }
 
     def __repr__(self) -> str:
@@ -554,13 +554,13 @@ def _axis(path: str, values: Any) -> str | list[Any]:
     """Return the values of an axis as text, or a list of texts and numbers, which are in the inside unit."""
     if isinstance(values, str):
         return values
-    found = [values] if isinstance(values, Real) else list(values) if hasattr(values, "__len__") else []
-    if not found or isinstance(values, Mapping | bytes):
+    numbers = [values] if isinstance(values, Real) else list(values) if hasattr(values, "__len__") else []
+    if not numbers or isinstance(values, Mapping | bytes):
         raise UserError(f"--axis {path}: give at least one value, as A:B:N, A:B:N:log or a,b,c")
-    for value in found:
+    for value in numbers:
         if not isinstance(value, str | Path | Real):
             raise UserError(f"--axis {path} {reprlib.repr(value)}: expected a number or a text")
-    words = (str(value) if isinstance(value, Path) else value for value in found)
+    words = (str(value) if isinstance(value, Path) else value for value in numbers)
     return [word if isinstance(word, str | bool | int) else float(word) for word in words]
 
 

@@ -213,7 +213,7 @@ def idle(scenario: Scenario, paths: Sequence[str], traced: Numbers, why: str = "
 _NUMBERS = float | int | np.ndarray | np.generic
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Whether two answers are the same in every number and word; what does not exist equals itself.
 
     Parameters
@@ -225,14 +225,14 @@ def same(one: Any, other: Any) -> bool:
     -------
     bool
     """
-    if isinstance(one, Mapping):
-        alike = isinstance(other, Mapping) and one.keys() == other.keys()
-        return alike and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, tuple | list):
-        return isinstance(other, tuple | list) and len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS):
-        return np.array_equal(np.asarray(one, dtype=float), np.asarray(other, dtype=float), equal_nan=True)
-    return type(one) is type(other) and bool(one == other)
+    if isinstance(first, Mapping):
+        alike = isinstance(other, Mapping) and first.keys() == other.keys()
+        return alike and all(same(value, other[key]) for key, value in first.items())
+    if isinstance(first, tuple | list):
+        return isinstance(other, tuple | list) and len(first) == len(other) and all(map(same, first, other))
+    if isinstance(first, _NUMBERS) and isinstance(other, _NUMBERS):
+        return np.array_equal(np.asarray(first, dtype=float), np.asarray(other, dtype=float), equal_nan=True)
+    return type(first) is type(other) and bool(first == other)
 
 
 def _leaves(part: Any) -> Iterator[Node]:

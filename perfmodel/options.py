@@ -419,12 +419,12 @@ def options_of(kind: type) -> dict[str, Said]:
     -------
     dict of str to Said
     """
-    found = {}
+    options = {}
     for name, annotation in get_type_hints(kind, include_extras=True).items():
         if get_origin(annotation) is Required:
             (annotation,) = get_args(annotation)
-        found[name] = next(part for part in get_args(annotation) if isinstance(part, Said))
-    return found
+        options[name] = next(part for part in get_args(annotation) if isinstance(part, Said))
+    return options
 
 
 def flag(name: str) -> str:

@@ -39,14 +39,14 @@ def results(answer: Prediction) -> dict[str, Any]:
     dict of str to (float, array or Node)
         The names are the columns of ``--csv``: ``tpot_s``, ``decode_memory_s``, ``memory_weights_bytes``.
     """
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for entry in fields(answer):
         if entry.name in _WORDS:
             continue
         prefix = "" if entry.name in _ENDING else entry.name
         ending = "_bytes" if entry.name == "memory" else _ENDING.get(entry.name, "")
-        found.update({f"{name}{ending}": value for name, value in _flat(getattr(answer, entry.name), prefix)})
-    return found
+        metrics.update({f"{name}{ending}": value for name, value in _flat(getattr(answer, entry.name), prefix)})
+    return metrics
 
 
 def unit_of(name: str) -> str:

@@ -279,7 +279,7 @@ class Ledger:
         -------
         dict of str to Input
         """
-        found: set[str] = set()
+        names: set[str] = set()
         seen: set[int] = set()
         stack = list(nodes)
         while stack:
@@ -288,11 +288,11 @@ class Ledger:
                 continue
             seen.add(id(node))
             if node.kind == "input":
-                found.add(node.label)
+                names.add(node.label)
             stack.extend(_acting(node) if acting else node.args)
             if node.line is not None:
                 stack.append(node.line.formula)
-        return {path: entry for path, entry in self.inputs.items() if path in found}
+        return {path: entry for path, entry in self.inputs.items() if path in names}
 
     def walk(self) -> Iterator[tuple[int, Line | Scope]]:
         """Give every scope and line with its depth, outermost first.

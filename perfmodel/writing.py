@@ -65,17 +65,17 @@ def whole(path: Path) -> Iterator[Path]:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "")
-        partial, held = _partial(path)
+        partial, lock = _partial(path)
         try:
             yield partial
-            os.fsync(held.fileno())
+            os.fsync(lock.fileno())
             if fcntl is None:
-                held.close()  # Windows moves no open file.
+                lock.close()  # Windows moves no open file.
             partial.replace(path)
         finally:
             with contextlib.suppress(OSError):
                 partial.unlink()
-            held.close()
+            lock.close()
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({reason(error)})") from None
 
@@ -111,19 +111,19 @@ def alone(path: Path, what: str) -> Iterator[None]:
     """
     import socket
 
-    held = _locked(path)
-    if held is None:
+    lock = _locked(path)
+    if lock is None:
         holder = path.read_text(encoding="utf-8", errors="replace").strip() or "another process"
         raise UserError(f"{what}: {holder} does so now; wait for it, or stop it first")
     try:
-        held.truncate(0)
-        held.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        held.flush()
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        lock.flush()
         yield
     finally:
         with contextlib.suppress(OSError):
             path.unlink()
-        held.close()
+        lock.close()
 
 
 def _partial(path: Path) -> tuple[Path, IO[bytes]]:
@@ -138,14 +138,14 @@ def _partial(path: Path) -> tuple[Path, IO[bytes]]:
 def _locked(path: Path) -> IO[bytes] | None:
     """Return a file, new or there, with its lock; None where another process holds it."""
     while True:
-        held = path.open("a+b")
-        if _lock(held) is False:
-            held.close()
+        lock = path.open("a+b")
+        if _lock(lock) is False:
+            lock.close()
             return None
-        if os.fstat(held.fileno()).st_nlink:
-            return held
+        if os.fstat(lock.fileno()).st_nlink:
+            return lock
         # Whoever had it has just removed it, so that this lock would keep nobody out.
-        held.close()
+        lock.close()
 
 
 def _lock(file: IO[bytes]) -> bool | None:

@@ -28,15 +28,15 @@ def capacity(
 
     common.one_of(json=json, csv=csv)
     with common.watching() as tick:
-        found = api.capacity(model, on=on, set=changes or (), tick=tick, **given)
+        answer = api.capacity(model, on=on, set=changes or (), tick=tick, **given)
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(answer.to_dict())
     elif csv:
-        common.write_rows(found.rows())
+        common.write_rows(answer.rows())
     else:
         from perfmodel.outputs.capacity import print_capacity
 
-        print_capacity(found, common.console())
-    if found.reason:
-        print(f"perfmodel: {found.reason}", file=sys.stderr)
-    return DOES_NOT_FIT if found.reason or found.short else OK
+        print_capacity(answer, common.console())
+    if answer.reason:
+        print(f"perfmodel: {answer.reason}", file=sys.stderr)
+    return DOES_NOT_FIT if answer.reason or answer.short else OK

@@ -38,15 +38,15 @@ def explain(
     from perfmodel.prediction import run
 
     common.one_of(json=json, latex=latex)
-    found = api.explain(metric, model, on=on, set=changes or (), **given)
+    explanation = api.explain(metric, model, on=on, set=changes or (), **given)
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(explanation.to_dict())
     elif latex:
-        print(found.latex())
+        print(explanation.latex())
     else:
-        print(safe_terminal(found.text(common.console().width)))
-    answer = run(found.scenario)
-    if answer.fits and not math.isnan(found.value):
+        print(safe_terminal(explanation.text(common.console().width)))
+    answer = run(explanation.scenario)
+    if answer.fits and not math.isnan(explanation.value):
         return OK
     print(f"perfmodel: {answer.reason}", file=sys.stderr)
     return DOES_NOT_FIT

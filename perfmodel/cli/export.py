@@ -51,16 +51,16 @@ def export(
     if csv is None and dictionary is None and xlsx is None:
         raise UserError("export: say where to, with --csv FILE or --xlsx FILE")
     models = [model, *(also or [])]
-    found = [one for name in models for one in api.compare(name, on=on, set=changes or (), **given).answers]
+    answers = [one for name in models for one in api.compare(name, on=on, set=changes or (), **given).answers]
     for path, write in ((csv, output.save), (dictionary, output.save_dictionary)):
         if path is not None:
-            write(found, Path(path))
+            write(answers, Path(path))
             print(f"wrote {path}", file=sys.stderr)
     if xlsx is not None:
         _workbook(models, on, given, changes or [], Path(xlsx))
     if json:
         common.write_json({"written": [path for path in (csv, dictionary, xlsx) if path is not None]})
-    return common.code(found)
+    return common.code(answers)
 
 
 def _workbook(models: list[str], systems: list[str], given: Any, changes: list[str], path: Path) -> None:

@@ -82,12 +82,12 @@ def server() -> Any:
 
     async def called(_context: Any, asked: Any) -> Any:
         async with one_at_a_time:
-            found = await anyio.to_thread.run_sync(call, asked.name, asked.arguments or {})
-        failed = "error" in found
-        text = found["error"]["message"] if failed else json.dumps(found, allow_nan=False)
+            result = await anyio.to_thread.run_sync(call, asked.name, asked.arguments or {})
+        failed = "error" in result
+        text = result["error"]["message"] if failed else json.dumps(result, allow_nan=False)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
-            structured_content=None if failed else found,
+            structured_content=None if failed else result,
             is_error=failed,
         )
 
@@ -139,14 +139,14 @@ def _words(verb: str, arguments: Mapping[str, Any]) -> list[str]:
             raise UserError(f"{name}: no input of {verb}; {hint}")
         given = value if isinstance(value, list) else [] if value is None else [value]
         if option.param_type_name == "argument":
-            places += [str(one) for one in given]
+            places += [str(part) for part in given]
         elif getattr(option, "is_flag", False):
             if value not in (True, False, None):
                 raise UserError(f"{name}: expected true or false")
             words += [option.opts[0]] if value else []
         else:
             # Bound to its option: a value that begins with a dash is none itself.
-            words += [f"{option.opts[0]}={one}" for one in given]
+            words += [f"{option.opts[0]}={part}" for part in given]
     return [*words, "--json", "--", *places]
 
 

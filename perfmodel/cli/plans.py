@@ -32,11 +32,11 @@ def check_plan(
     """
     from perfmodel import api
 
-    found = api.check_plan(Path(path))
+    checked = api.check_plan(Path(path))
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(checked.to_dict())
     else:
         from perfmodel.outputs.plans import print_checked
 
-        print_checked(found, common.console())
-    return OK if found.holds else DOES_NOT_FIT
+        print_checked(checked, common.console())
+    return OK if checked.holds else DOES_NOT_FIT

@@ -41,16 +41,16 @@ def import_runs(
     from perfmodel.outputs import runs as output
 
     common.one_of(json=json, csv=csv)
-    found = api.read_runs(*files, fields=field or ())
+    imported = api.read_runs(*files, fields=field or ())
     if out is not None:
-        found.save(out)
+        imported.save(out)
         print(f"wrote {out}", file=sys.stderr)
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(imported.to_dict())
     elif csv:
-        common.write_rows([{name: row.get(name, "") for name in found.columns()} for row in found.rows()])
+        common.write_rows([{name: row.get(name, "") for name in imported.columns()} for row in imported.rows()])
     else:
-        output.print_runs(found, common.console())
-    for number, why in found.suspects:
-        print(f"perfmodel: run {number} ({found.runs[number - 1].source}) is suspect: {why}", file=sys.stderr)
+        output.print_runs(imported, common.console())
+    for number, why in imported.suspects:
+        print(f"perfmodel: run {number} ({imported.runs[number - 1].source}) is suspect: {why}", file=sys.stderr)
     return OK

@@ -23,15 +23,15 @@ def selfcheck(files: Files = None, json: common.Json = False) -> int:
     """
     from perfmodel import api
 
-    found = api.selfcheck(*files or ())
+    answer = api.selfcheck(*files or ())
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(answer.to_dict())
     else:
-        failed = sum(one.holds is False for one in found.checks)
-        tried = sum(one.holds is not None for one in found.checks)
+        failed = sum(check.holds is False for check in answer.checks)
+        tried = sum(check.holds is not None for check in answer.checks)
         verdict = f"{failed} of {tried} checks fail" if failed else f"all {tried} checks hold"
         console = common.console()
-        console.print(f"{verdict}, in {found.seconds:.2g} s", style="red" if failed else "bold")
-        for one in found.checks:
-            console.print(f"{_WORDS[one.holds]:8}  {one.name}: {one.detail}", markup=False)
-    return OK if found.holds else OUR_FAULT
+        console.print(f"{verdict}, in {answer.seconds:.2g} s", style="red" if failed else "bold")
+        for check in answer.checks:
+            console.print(f"{_WORDS[check.holds]:8}  {check.name}: {check.detail}", markup=False)
+    return OK if answer.holds else OUR_FAULT

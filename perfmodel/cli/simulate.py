@@ -33,14 +33,14 @@ def simulate(
 
     requests = read_options(SimulateQuestion, given).get("requests")
     with common.progress("requests", None if requests is None else int(requests)) as tick:
-        found = api.simulate(model, on=on, set=changes or (), tick=tick, **given)
+        answer = api.simulate(model, on=on, set=changes or (), tick=tick, **given)
     if json:
-        common.write_json(found.to_dict())
-    elif isinstance(found, AgentsSimulated):
-        print_simulated(found, common.console())
+        common.write_json(answer.to_dict())
+    elif isinstance(answer, AgentsSimulated):
+        print_simulated(answer, common.console())
     else:
-        print_simulation(found, common.console())
-    if not found.reason:
+        print_simulation(answer, common.console())
+    if not answer.reason:
         return OK
-    print(f"perfmodel: {found.reason}", file=sys.stderr)
+    print(f"perfmodel: {answer.reason}", file=sys.stderr)
     return DOES_NOT_FIT

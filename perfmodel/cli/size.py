@@ -50,29 +50,29 @@ def size(
     if explain_rejected and "prefill_on" in given:
         raise UserError("--explain-rejected is of a search: pools are sized on the plans that are given")
     with common.watching() as tick:
-        found = api.size(model, on=on, set=changes or (), tick=tick, **given)
+        answer = api.size(model, on=on, set=changes or (), tick=tick, **given)
     if json:
-        common.write_json(found.to_dict())
-    elif isinstance(found, AgentsSizing):
+        common.write_json(answer.to_dict())
+    elif isinstance(answer, AgentsSizing):
         if csv:
-            common.write_csv(found.answers)
-        elif found.answers:
-            print_agents(found.answers[:4], common.console())
-    elif isinstance(found, Disaggregated):
+            common.write_csv(answer.answers)
+        elif answer.answers:
+            print_agents(answer.answers[:4], common.console())
+    elif isinstance(answer, Disaggregated):
         if csv:
-            common.write_csv([found])
+            common.write_csv([answer])
         else:
-            print_pools(found, common.console())
-    elif isinstance(found, Course):
+            print_pools(answer, common.console())
+    elif isinstance(answer, Course):
         if csv:
-            common.write_rows(found.rows())
+            common.write_rows(answer.rows())
         else:
-            print_course(found, common.console(), explain_rejected)
+            print_course(answer, common.console(), explain_rejected)
     elif csv:
-        common.write_csv(found.answers)
+        common.write_csv(answer.answers)
     else:
-        print_sizing(found, common.console(), explain_rejected)
-    if not found.reason:
+        print_sizing(answer, common.console(), explain_rejected)
+    if not answer.reason:
         return OK
-    print(f"perfmodel: {found.reason}", file=sys.stderr)
+    print(f"perfmodel: {answer.reason}", file=sys.stderr)
     return DOES_NOT_FIT

@@ -28,12 +28,12 @@ def solve(
     from perfmodel import api
     from perfmodel.compilers.explain import safe_terminal, solution_text
 
-    found = api.solve(metric, model, on=on, set=changes or (), **given)
+    answer = api.solve(metric, model, on=on, set=changes or (), **given)
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(answer.to_dict())
     else:
-        print(safe_terminal(solution_text(found, common.console().width)))
-    if not found.reason:
+        print(safe_terminal(solution_text(answer, common.console().width)))
+    if not answer.reason:
         return OK
-    print(f"perfmodel: {found.reason}", file=sys.stderr)
+    print(f"perfmodel: {answer.reason}", file=sys.stderr)
     return DOES_NOT_FIT

@@ -31,11 +31,11 @@ def list_specs(
     from perfmodel.specs import catalog
 
     kinds = [catalog.kind_named(what)] if what else list(catalog.FOLDERS)
-    found = [
+    rows = [
         {"name": name, "kind": kind, "aliases": aliases} for kind in kinds for name, aliases, _ in catalog.entries(kind)
     ]
     if json:
-        common.write_json({"specs": found})
+        common.write_json({"specs": rows})
         return
     from perfmodel.outputs.listing import ESTIMATE, listing
 
@@ -76,11 +76,11 @@ def show_spec(
         from perfmodel.specs.ranges import Range
 
         tokens = [number("--context", written, Range("1", 1.0, 1e9, whole=True)) for written in context or ()]
-        found = counted.counts(name, tokens)
+        counted_spec = counted.counts(name, tokens)
         if json:
-            common.write_json(found)
+            common.write_json(counted_spec)
         else:
-            counted.print_counts(found, common.console())
+            counted.print_counts(counted_spec, common.console())
         return
     rows = spec_rows(name, engine)
     if json:
@@ -119,19 +119,19 @@ def new_spec(
 
 @specs.command("diff", cls=common.Verb)
 def diff_specs(
-    one: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a spec.")],
+    first: Annotated[str, typer.Argument(metavar="NAME", help="Name, alias or path of a spec.")],
     other: Annotated[str, typer.Argument(metavar="NAME", help="The one to compare with.")],
     json: common.Json = False,
 ) -> None:
     """Every number in which two specs differ, with the source of both."""
     from perfmodel.outputs.specs import differences
 
-    rows = differences(one, other)
+    rows = differences(first, other)
     if json:
         common.write_json({"differences": rows})
         return
     _print(
-        ("path", one, other, "sources"),
+        ("path", first, other, "sources"),
         [
             (
                 row["path"],
@@ -152,15 +152,15 @@ def search_specs(
     """Names, paths, sources and notes of all specs in which a word stands."""
     from perfmodel.outputs.specs import matches
 
-    found = matches(word)
+    matching = matches(word)
     if json:
-        common.write_json({"specs": found})
+        common.write_json({"specs": matching})
         return
     _print(
         ("spec", "path", "value", "source", "note"),
         [
             cells
-            for entry in found
+            for entry in matching
             for cells in [
                 (f"{entry['name']} ({entry['kind']})", "", "", "", ", ".join(entry["aliases"])),
                 *((entry["name"], row["path"], row["shown"], row["source"], row["note"]) for row in entry["numbers"]),

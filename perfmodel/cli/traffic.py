@@ -48,13 +48,13 @@ def show_traffic(
     return _answer(session_import.show(name), json)
 
 
-def _answer(found: object, json: bool) -> int:
+def _answer(result: object, json: bool) -> int:
     from perfmodel.evidence.session_import import Imported
     from perfmodel.outputs.traffic import print_traffic
 
-    assert isinstance(found, Imported)
+    assert isinstance(result, Imported)
     if json:
-        common.write_json(found.to_dict())
+        common.write_json(result.to_dict())
     else:
-        print_traffic(found, common.console())
+        print_traffic(result, common.console())
     return OK

@@ -175,15 +175,15 @@ class Explanation:
             "tree": self.root.to_dict(),
             "elasticities": [
                 {
-                    "path": one.path,
-                    "value": shapes.number(one.value),
-                    "unit": one.unit,
-                    "elasticity": shapes.number(one.elasticity),
-                    "switches": one.switches,
-                    "source": self.origins[one.path].source,
-                    "kind": self.origins[one.path].kind,
+                    "path": elasticity.path,
+                    "value": shapes.number(elasticity.value),
+                    "unit": elasticity.unit,
+                    "elasticity": shapes.number(elasticity.elasticity),
+                    "switches": elasticity.switches,
+                    "source": self.origins[elasticity.path].source,
+                    "kind": self.origins[elasticity.path].kind,
                 }
-                for one in self.elasticities
+                for elasticity in self.elasticities
             ],
             "assumed": list(self.scenario.assumed),
             "warnings": [*self.scenario.warnings, *self.mind],
@@ -217,11 +217,11 @@ class Explanation:
         if self.elasticities:
             yield ""
             yield "inputs that matter most: 1 % more of each moves the result by"
-        for one in self.elasticities[:MOST]:
-            move = "ends it" if one.elasticity != one.elasticity else f"{one.elasticity:+.3f} %"
-            said = f"{show(one.value, one.unit)}, {self.origins[one.path].kind}"
-            said += "; a switch lies within 1 %" if one.switches else ""
-            yield from _wrapped(f"{move:>10}  {one.path} = {said}", "", " " * 12, width)
+        for elasticity in self.elasticities[:MOST]:
+            move = "ends it" if elasticity.elasticity != elasticity.elasticity else f"{elasticity.elasticity:+.3f} %"
+            said = f"{show(elasticity.value, elasticity.unit)}, {self.origins[elasticity.path].kind}"
+            said += "; a switch lies within 1 %" if elasticity.switches else ""
+            yield from _wrapped(f"{move:>10}  {elasticity.path} = {said}", "", " " * 12, width)
         yield from _said("assumed", self.scenario.assumed, width)
         yield from _said("mind", [*self.scenario.warnings, *self.mind], width)
 
@@ -311,22 +311,22 @@ class _Writer:
     def below(self, step: Step) -> list[Step | Node]:
         """Return what a step rests on, each once."""
         nodes = step.node.arguments.values() if isinstance(step.node, Line) else [step.expression]
-        found: dict[int | str, Step | Node] = {}
+        inner: dict[int | str, Step | Node] = {}
         for node in nodes:
             for feed in self.feeds(node, step):
-                found.setdefault(id(feed.node) if isinstance(feed, Step) else feed.label, feed)
-        return list(found.values())
+                inner.setdefault(id(feed.node) if isinstance(feed, Step) else feed.label, feed)
+        return list(inner.values())
 
     def rest(self, step: Step) -> int:
         """Return how many equations a step rests on that were not shown before."""
-        found: set[int] = set()
+        reached: set[int] = set()
         stack = [step]
         while stack:
             for feed in self.below(stack.pop()):
-                if isinstance(feed, Step) and id(feed.node) not in found | self.seen:
-                    found.add(id(feed.node))
+                if isinstance(feed, Step) and id(feed.node) not in reached | self.seen:
+                    reached.add(id(feed.node))
                     stack.append(feed)
-        return len(found)
+        return len(reached)
 
     def entry(self, part: Step | Node, depth: int) -> Entry:
         """Return a step or an input with what it rests on, so many steps deep."""
@@ -426,38 +426,38 @@ def safe_terminal(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text)
 
 
-def solution_text(found: Solution, width: int = 100) -> str:
+def solution_text(solved: Solution, width: int = 100) -> str:
     """Return a break-even as lines of text."""
 
     def metric(value: float) -> str:
-        return show(value, found.metric_unit) if value == value else "no answer"
+        return show(value, solved.metric_unit) if value == value else "no answer"
 
-    aim = f"{found.metric} of at {'most' if is_better_low(found.metric) else 'least'} {metric(found.target)}"
-    now = show(found.current, found.unit, 6)
+    aim = f"{solved.metric} of at {'most' if is_better_low(solved.metric) else 'least'} {metric(solved.target)}"
+    now = show(solved.current, solved.unit, 6)
     rows = [("target", aim)]
-    if found.reason:
-        rows += [(found.path, f"none (now {now})"), (found.metric, f"now {metric(found.now)}")]
+    if solved.reason:
+        rows += [(solved.path, f"none (now {now})"), (solved.metric, f"now {metric(solved.now)}")]
     else:
-        change = f", x{found.value / found.current:.4g}" if found.current > 0 else ""
+        change = f", x{solved.value / solved.current:.4g}" if solved.current > 0 else ""
         rows += [
-            (found.path, f"{show(found.value, found.unit, 6)} (now {now}{change})"),
-            (found.metric, f"{metric(found.reached)} (now {metric(found.now)})"),
+            (solved.path, f"{show(solved.value, solved.unit, 6)} (now {now}{change})"),
+            (solved.metric, f"{metric(solved.reached)} (now {metric(solved.now)})"),
         ]
-    if found.beyond == found.beyond:
-        rows.append(("next to it", f"{metric(found.beyond)}: it jumps over the target there"))
-    if found.form:
-        name = found.path.rpartition(".")[2]
-        rows.append(("in closed form", found.form + (f", {name} in {found.unit}" if found.unit != "1" else "")))
-        span = f"{show(found.holds_from, found.unit, 3)} to {show(found.holds_to, found.unit, 3)}"
+    if solved.beyond == solved.beyond:
+        rows.append(("next to it", f"{metric(solved.beyond)}: it jumps over the target there"))
+    if solved.form:
+        name = solved.path.rpartition(".")[2]
+        rows.append(("in closed form", solved.form + (f", {name} in {solved.unit}" if solved.unit != "1" else "")))
+        span = f"{show(solved.holds_from, solved.unit, 3)} to {show(solved.holds_to, solved.unit, 3)}"
         rows.append(("which holds from", span))
-        rows += zip(chain(("and goes through",), repeat("")), _counted(found.equations), strict=False)
-    if found.method == "brentq":
+        rows += zip(chain(("and goes through",), repeat("")), _counted(solved.equations), strict=False)
+    if solved.method == "brentq":
         rows.append(("in closed form", "none: the value is that of brentq on the whole prediction"))
-    if found.limit == found.limit:
-        rows.append(("no input of this goes past", metric(found.limit)))
+    if solved.limit == solved.limit:
+        rows.append(("no input of this goes past", metric(solved.limit)))
     left = max(len(name) for name, _ in rows)
     lines = [line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)]
-    lines += [*_said("assumed", found.assumed, width), *_said("mind", [*found.warnings, *found.mind], width)]
+    lines += [*_said("assumed", solved.assumed, width), *_said("mind", [*solved.warnings, *solved.mind], width)]
     return "\n".join(lines)
 
 
@@ -467,6 +467,6 @@ def _counted(lines: Sequence[Line]) -> list[str]:
     return [f"{name}{f' ({count} times)' if count > 1 else ''}: {source}" for (name, source), count in found.items()]
 
 
-def solved_text(found: Solution) -> str:
+def solved_text(solved: Solution) -> str:
     """Return a solution in words, or why there is none."""
-    return textwrap.fill(found.reason, 100) or solution_text(found)
+    return textwrap.fill(solved.reason, 100) or solution_text(solved)

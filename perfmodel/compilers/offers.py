@@ -91,22 +91,22 @@ def ask_each(
         Called after each pair.
     """
     check_options(options)
-    found: list[Scenario] = []
+    scenarios: list[Scenario] = []
     names = list(systems)
     # Once for all pairs of this question: a file of the user's own may change before the next.
     load_system, load_model = functools.cache(catalog.load_system), functools.cache(catalog.load_model)
-    for on, mine in zip(names, changes or [()] * len(names), strict=True):
+    for on, own_changes in zip(names, changes or [()] * len(names), strict=True):
         name, own = split_system(on, options)
         system, engine, warnings = load_system(name, own.engine)
         for model in models:
             try:
-                found.append(
+                scenarios.append(
                     ask(
                         load_model(model),
                         system,
                         engine,
                         own,
-                        mine,
+                        own_changes,
                         warnings,
                         named_precision(model, load_model(model)),
                     )
@@ -115,7 +115,7 @@ def ask_each(
                 continue
             finally:
                 tick(1)
-    return found
+    return scenarios
 
 
 def offer(asked: Sequence[Scenario], more: Iterable[Scenario] = (), programs: Programs | None = None) -> Offer:

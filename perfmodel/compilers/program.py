@@ -44,7 +44,7 @@ class Trace:
 def trace(scenario: Scenario) -> Trace:
     """Trace a scenario, its constants and inputs taken out of its steps."""
     ledger, answer = traced(scenario)
-    found = all_steps(ledger, {**results(answer), **limits(answer.scenario)})
+    steps = all_steps(ledger, {**results(answer), **limits(answer.scenario)})
     leaves: list[Leaf] = []
 
     def constant(value: float) -> str:
@@ -58,11 +58,11 @@ def trace(scenario: Scenario) -> Trace:
     texts: list[str] = []
     owners: list[str] = []
     for step, text in zip(
-        found, _write(found, replace(PLAIN, number=constant), path, lambda at: f"v{at}"), strict=True
+        steps, _write(steps, replace(PLAIN, number=constant), path, lambda at: f"v{at}"), strict=True
     ):
         owners += [step.name] * (len(leaves) - len(owners))
         texts.append(f"{step.name if is_result(step) else ''}: {text}")
-    return Trace(found, "\n".join(texts), tuple(leaves), tuple(owners))
+    return Trace(steps, "\n".join(texts), tuple(leaves), tuple(owners))
 
 
 def limits(scenario: Scenario) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def is_result(step: Step) -> bool:
 
 
 def _write(
-    found: Sequence[Step], language: Language, path: Callable[[str], str], place: Callable[[int], str]
+    steps: Sequence[Step], language: Language, path: Callable[[str], str], place: Callable[[int], str]
 ) -> Iterator[str]:
     """Give the expressions of steps; ``path`` names an input, ``place`` an earlier step."""
     places: dict[int, int] = {}
@@ -107,7 +107,7 @@ def _write(
         at = places.get(id(node.line if node.line is not None else node))
         return None if at is None else place(at)
 
-    for at, step in enumerate(found):
+    for at, step in enumerate(steps):
         yield language.write(step.expression, leaf)
         places[id(step.node)] = at
 
@@ -179,11 +179,11 @@ class Program:
                 return math.nan
             return float(OPERATIONS[node.kind](*numbers))
 
-        found = []
+        results = []
         for step in self.steps:
-            found.append(value(step.expression))
-            places[id(step.node)] = found[-1]
-        return found
+            results.append(value(step.expression))
+            places[id(step.node)] = results[-1]
+        return results
 
 
 def _named(leaf: Leaf) -> tuple[str, str]:
@@ -243,13 +243,13 @@ class Programs:
 
     def gather(self, scenarios: Iterable[Scenario]) -> tuple[list[Program], list[tuple[int, tuple[Leaf, ...]]]]:
         """Return the programs of scenarios; for each scenario the number of its own, and what fills the slots."""
-        mine = [self.trace_of(scenario) for scenario in scenarios]
+        traces = [self.trace_of(scenario) for scenario in scenarios]
         groups: dict[str, dict[int, Trace]] = {}
-        for each in mine:
+        for each in traces:
             groups.setdefault(each.text, {})[id(each)] = each
         programs, fills = [], {}
         for number, group in enumerate(groups.values()):
             program, filled = share(list(group.values()))
             programs.append(program)
             fills.update({key: (number, fill) for key, fill in zip(group, filled, strict=True)})
-        return programs, [fills[id(each)] for each in mine]
+        return programs, [fills[id(each)] for each in traces]

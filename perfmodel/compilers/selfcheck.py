@@ -120,14 +120,14 @@ def _identities() -> Iterator[Check]:
     """Give sums that must be their wholes."""
     parts, paid, work = [], [], []
     for scenario in _scenarios():
-        found = evaluate(scenario)
+        answer = evaluate(scenario)
         for phase, key in (("prefill", "ttft_s"), ("decode", "tpot_s")):
-            parts.append(_off(sum(map(float, found.breakdown[phase].values())), float(found.metrics[key])))
+            parts.append(_off(sum(map(float, answer.breakdown[phase].values())), float(answer.metrics[key])))
         prompt, output = float(scenario.traffic.prompt), float(scenario.traffic.output)
-        blended = prompt * float(found.metrics["usd_per_mtok_input"])
-        blended += output * float(found.metrics["usd_per_mtok_output"])
-        paid.append(_off(blended / (prompt + output), float(found.metrics["usd_per_mtok_blended"])))
-        given = float(found.metrics["output_tokens_per_s"]) / output * float(found.metrics["request_latency_s"])
+        blended = prompt * float(answer.metrics["usd_per_mtok_input"])
+        blended += output * float(answer.metrics["usd_per_mtok_output"])
+        paid.append(_off(blended / (prompt + output), float(answer.metrics["usd_per_mtok_blended"])))
+        given = float(answer.metrics["output_tokens_per_s"]) / output * float(answer.metrics["request_latency_s"])
         work.append(_off(given, float(scenario.traffic.concurrency)))
     yield _judged("parts of TTFT and TPOT add up", parts)
     yield _judged("input and output pay for all tokens", paid)

@@ -67,17 +67,17 @@ def _rule(allowed: Range) -> dict[str, Any]:
 class _Page:
     """Gathers what the page needs to know of an offer."""
 
-    def __init__(self, held: Offer, options: Options, traffics: Mapping[str, Traffic]) -> None:
-        self.offer = held
+    def __init__(self, offer: Offer, options: Options, traffics: Mapping[str, Traffic]) -> None:
+        self.offer = offer
         self.options = options
         self.traffics = traffics
         self.ranges: dict[str, Range] = {}
-        for pair in held.pairs:
+        for pair in offer.pairs:
             asked = pair.scenario
-            read = [path for path, _, _ in quantities(asked) if path in held.read(pair)]
+            read = [path for path, _, _ in quantities(asked) if path in offer.read(pair)]
             self.ranges.update({path: range_at(asked, path) for path in read if path not in self.ranges})
         for path in _ALWAYS:
-            self.ranges.setdefault(path, range_at(held.pairs[0].scenario, path))
+            self.ranges.setdefault(path, range_at(offer.pairs[0].scenario, path))
         self.units = {path: allowed.unit for path, allowed in self.ranges.items()}
         self.paths = list(self.ranges)
         self.place = {path: at for at, path in enumerate(self.paths)}
@@ -85,11 +85,11 @@ class _Page:
 
     def _human(self) -> dict[str, tuple[str, float]]:
         """Return the unit in which each input is shown and typed, and its factor."""
-        found = {}
+        units = {}
         for path, unit in self.units.items():
             known = (pair.inputs.get(path, NAN) for pair in self.offer.pairs)
-            found[path] = human(unit, next((value for value in known if value == value and value), NAN))
-        return found
+            units[path] = human(unit, next((value for value in known if value == value and value), NAN))
+        return units
 
     def _part(self, values: Mapping[str, float]) -> dict[str, Any]:
         mine = {path: value for path, value in values.items() if path in self.place}
@@ -100,14 +100,14 @@ class _Page:
 
     def _info(self, scenario: Scenario, root: str) -> dict[str, dict[str, Any]]:
         """Return where each input of a root comes from, and the range of an estimate."""
-        found = {}
+        info = {}
         for path in self.paths:
             if not path.startswith(f"{root}."):
                 continue
             origin = provenance_of(scenario, path)
             span = [origin.low, origin.high] if origin.low == origin.low else None
-            found[path] = {"said": f"{origin.kind}{': ' if origin.source else ''}{origin.source}", "span": span}
-        return found
+            info[path] = {"said": f"{origin.kind}{': ' if origin.source else ''}{origin.source}", "span": span}
+        return info
 
     def _note(self, words: str) -> int:
         return self.notes.setdefault(words, len(self.notes))
@@ -124,18 +124,18 @@ class _Page:
             system, model = scenario.system.name, scenario.model.name
             known = {path: value for path, value in pair.inputs.items() if path in self.place}
             if system not in systems:
-                mine = {path: value for path, value in known.items() if path.startswith("system.")}
+                of_system = {path: value for path, value in known.items() if path.startswith("system.")}
                 systems[system] = {
                     "title": scenario.system.title,
                     "kind": scenario.system.kind,
-                    "inputs": self._part(mine),
+                    "inputs": self._part(of_system),
                     "info": self._info(scenario, "system"),
                 }
             if model not in models:
-                mine = {path: value for path, value in known.items() if path.startswith("model.")}
+                of_system = {path: value for path, value in known.items() if path.startswith("model.")}
                 models[model] = {
                     "title": scenario.model.hf_id,
-                    "inputs": self._part(mine),
+                    "inputs": self._part(of_system),
                     "info": self._info(scenario, "model"),
                 }
             for root in ("traffic", "deployment", "economics", "speculation"):
@@ -176,11 +176,11 @@ class _Page:
     def _pair(self, pair: Pair, known: Mapping[str, float]) -> dict[str, Any]:
         tensor, expert = layouts(pair.scenario)
         plan = pair.scenario.deployment
-        mine = {path: value for path, value in known.items() if not path.startswith(("system.", "model.", "traffic."))}
+        own = {path: value for path, value in known.items() if not path.startswith(("system.", "model.", "traffic."))}
         return {
             "program": pair.program,
             "filled": [{"p": self.place[leaf]} if isinstance(leaf, str) else {"v": leaf} for leaf in pair.filled],
-            "inputs": self._part(mine),
+            "inputs": self._part(own),
             "tp": tensor,
             "ep": expert,
             "engine": plan.engine,
@@ -245,12 +245,12 @@ def scripts(held: Offer, options: Options, traffics: Sequence[str]) -> str:
     return engine_script(_Page(held, options, {name: catalog.load_traffic(name) for name in traffics}))
 
 
-def html(held: Offer, options: Options, traffics: Sequence[str], question: Sequence[str] = ("whatif",)) -> str:
+def html(offer: Offer, options: Options, traffics: Sequence[str], question: Sequence[str] = ("whatif",)) -> str:
     """Return the page.
 
     Parameters
     ----------
-    held : Offer
+    offer : Offer
         Its first pair is the one that the page begins with.
     options : Options
         What the offer was asked with.
@@ -274,7 +274,7 @@ def html(held: Offer, options: Options, traffics: Sequence[str], question: Seque
         causes=causes,
         pins=pins,
         made=made,
-        computes=scripts(held, options, traffics),
+        computes=scripts(offer, options, traffics),
         shows=_asset("whatif.js"),
     )
 
@@ -303,20 +303,20 @@ def write(
     if not scenarios:
         raise UserError("whatif: none of the models can be laid out on any of the systems as asked")
     first = options.traffic or "chat"
-    held = offer(scenarios)
-    page = html(held, options, [first, *(name for name in names["traffic"] if name != first)], question)
+    offered = offer(scenarios)
+    page = html(offered, options, [first, *(name for name in names["traffic"] if name != first)], question)
     with whole(path) as partial:
         partial.write_text(page, encoding="utf-8")
-    return held
+    return offered
 
 
 def _readable_traffics() -> list[str]:
     """Return the traffics that can be offered: a broken file of the user's own is none."""
-    found = []
+    traffics = []
     for name, _, _ in catalog.entries("traffic"):
         with contextlib.suppress(UserError):
-            found.append(catalog.load_traffic(name).name)
-    return found
+            traffics.append(catalog.load_traffic(name).name)
+    return traffics
 
 
 def check_path(path: Path) -> None:

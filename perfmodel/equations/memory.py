@@ -93,14 +93,14 @@ def kv_room(*, visible: Number, utilisation: Number, weights: Number, reserved: 
 
 
 @equation(symbol=r"m_{tok}", unit="B", source="a request holds whole blocks")
-def growth_per_token(*, longer: Number, held: Number, tokens: Number) -> Any:
+def growth_per_token(*, longer: Number, held_layers: Number, tokens: Number) -> Any:
     r"""Cache that a chip adds for one more token of a request at its length.
 
     Parameters
     ----------
     longer : Number
         Cache of a request so many tokens longer [B].
-    held : Number
+    held_layers : Number
         Cache of the request [B].
     tokens : Number
         Tokens by which it is longer [1].
@@ -110,16 +110,16 @@ def growth_per_token(*, longer: Number, held: Number, tokens: Number) -> Any:
     Number
         Size a token [B].
     """
-    return (longer - held) / tokens
+    return (longer - held_layers) / tokens
 
 
 @equation(symbol=r"m_{fix}", unit="B", source="windows and states stop growing")
-def fixed_part(*, held: Number, growth: Number, tokens: Number) -> Any:
+def fixed_part(*, held_layers: Number, growth: Number, tokens: Number) -> Any:
     r"""Cache of a request on a chip that does not grow with its length: full windows and states.
 
     Parameters
     ----------
-    held : Number
+    held_layers : Number
         Cache of the request [B].
     growth : Number
         Of one more token [B].
@@ -131,7 +131,7 @@ def fixed_part(*, held: Number, growth: Number, tokens: Number) -> Any:
     Number
         Size [B].
     """
-    return maximum(0.0, held - growth * tokens)
+    return maximum(0.0, held_layers - growth * tokens)
 
 
 @equation(symbol=r"m_{req}", unit="B", source="a request holds its prompt and its output until it ends")

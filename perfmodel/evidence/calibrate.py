@@ -97,7 +97,7 @@ def serving_block(chip: str, engine: str, serving: Serving, block: dict[str, Any
     numbers, coefficients = serving.coefficients.of(levels), serving.coefficients
     made: dict[str, Any] = {}
     for name, value in numbers.items():
-        fitted, mine = serving_fit.NUMBERS[name], serving.rows.get((name, pair), 0)
+        fitted, own = serving_fit.NUMBERS[name], serving.rows.get((name, pair), 0)
         every = sum(count for (of, _), count in serving.rows.items() if of == name)
         parent = _quantity_text(name, fitted.centre * math.exp(coefficients.parent(name, levels)))
         moved = [
@@ -106,8 +106,8 @@ def serving_block(chip: str, engine: str, serving: Serving, block: dict[str, Any
             if abs(factor := coefficients.factors.get((name, level, member), 0.0)) > 0.005
         ]
         entry: dict[str, Any] = {"value": _quantity_text(name, value), "source": KERNELS}
-        entry["kind"] = "measured" if mine else "estimate"
-        if not mine:
+        entry["kind"] = "measured" if own else "estimate"
+        if not own:
             wide = math.exp(
                 1.28 * math.hypot(fitted.engine, fitted.generation, fitted.pair, 0.2 if every else fitted.kind)
             )
@@ -115,7 +115,7 @@ def serving_block(chip: str, engine: str, serving: Serving, block: dict[str, Any
             entry.update(low=_quantity_text(name, max(least, value / wide)))
             top = min(1.0, fitted.most) if _is_share(name) else math.inf
             entry.update(high=_quantity_text(name, min(top, value * wide)))
-        entry["note"] = f"{mine} of {every} values bear on it here; parent {parent}, {', '.join(moved) or 'not moved'}"
+        entry["note"] = f"{own} of {every} values bear on it here; parent {parent}, {', '.join(moved) or 'not moved'}"
         _put(made, {"group": "prefill_group"}.get(name, name), entry)
     sides = serving.known if any(of == pair for _, of in serving.rows) else serving.elsewhere
     where = "models" if sides is serving.known else "chips and engines"
@@ -286,11 +286,11 @@ def _fitted_widths(parts: Iterable[serving_fit.LeftOut]) -> dict[tuple[str, str]
 
 def serving_numbers() -> Serving:
     """Return what the serving rows say of every chip and engine."""
-    found, coefficients = serving_fitted()
+    fitted, coefficients = serving_fitted()
     models, groups = cross_validation("model"), cross_validation("group")
     return Serving(
         coefficients,
-        serving_fit.rows_behind(found, coefficients),
+        serving_fit.rows_behind(fitted, coefficients),
         _widths([*models, *groups]),
         _widths([*cross_validation("engine"), *cross_validation("chip")]),
         _fitted_widths([*cross_validation("TP"), *cross_validation("concurrency")]),

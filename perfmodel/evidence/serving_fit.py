@@ -154,7 +154,7 @@ def groups(efficiency: Callable[[str, str], Efficiency]) -> list[Group]:
         entry = runs.setdefault(given["row_id"], {"row": given})
         entry[given["metric"]] = float(given["value"]) * 1e-3
         entry[f"{given['metric']}_anomaly"] = bool(anomaly(given))
-    found: OrderedDict[tuple[str, ...], list[dict[str, Any]]] = OrderedDict()
+    grouped: OrderedDict[tuple[str, ...], list[dict[str, Any]]] = OrderedDict()
     for entry in runs.values():
         given = entry["row"]
         try:
@@ -168,8 +168,8 @@ def groups(efficiency: Callable[[str, str], Efficiency]) -> list[Group]:
             *(scenario.model.name, scenario.system.name, given["engine"], plan.precision, plan.kv_precision),
             *(str(load.length_jitter), str(load.prefill_first)),
         )
-        found.setdefault(key, []).append(entry)
-    return [_group(entries, efficiency) for entries in found.values()]
+        grouped.setdefault(key, []).append(entry)
+    return [_group(entries, efficiency) for entries in grouped.values()]
 
 
 def _row_of(given: Mapping[str, str]) -> Row:
@@ -199,9 +199,9 @@ def _group(entries: list[dict[str, Any]], efficiency: Callable[[str, str], Effic
     system = replace(first.system, efficiency=efficiency(chip, engine).at_rates(first.system.rates))
     scenario = replace(first, system=system, traffic=traffic, deployment=replace(first.deployment, **layout))
     with np.errstate(all="ignore"):
-        held = evaluate(scenario, ()).max_concurrency
+        cap = evaluate(scenario, ()).max_concurrency
     # Where the budget of the engine leaves no room there is no time to compare with.
-    room = np.broadcast_to(held >= 1, (len(entries),))
+    room = np.broadcast_to(cap >= 1, (len(entries),))
 
     def scored(metric: str) -> NDArray[np.bool_]:
         found = np.array([metric in entry and not entry[f"{metric}_anomaly"] for entry in entries], dtype=bool)
@@ -223,7 +223,7 @@ def _group(entries: list[dict[str, Any]], efficiency: Callable[[str, str], Effic
         ttft=np.array([entry.get("ttft", np.nan) for entry in entries]),
         tpot_scored=scored("tpot"),
         ttft_scored=scored("ttft"),
-        fits=clients <= np.broadcast_to(held, clients.shape),
+        fits=clients <= np.broadcast_to(cap, clients.shape),
     )
 
 
@@ -393,7 +393,7 @@ def _factors(
     def slopes(x: Array) -> Array:
         return both(x)[1]
 
-    found = least_squares(
+    solution = least_squares(
         residuals,
         np.array([begin.get(key, 0.0) for key in keys]),
         jac=cast(Any, slopes),
@@ -403,7 +403,7 @@ def _factors(
         xtol=1e-4,
         ftol=1e-4,
     )
-    return dict(zip(keys, found.x.tolist(), strict=True))
+    return dict(zip(keys, solution.x.tolist(), strict=True))
 
 
 def fit_all(found: Sequence[Group]) -> Coefficients:
@@ -461,15 +461,15 @@ def _by_number(label: str) -> list[tuple[int, int | str]]:
     return [(0, int(word)) if word.isdigit() else (1, word) for word in label.split()]
 
 
-def cross_validate(found: Sequence[Group], split: str, start: Coefficients | None = None) -> list[LeftOut]:
+def cross_validate(groups: Sequence[Group], split: str, start: Coefficients | None = None) -> list[LeftOut]:
     """Leave out each member of a split in turn, fit on the rest, and predict it."""
-    labels = [np.array(SPLITS[split](group)) for group in found]
+    labels = [np.array(SPLITS[split](group)) for group in groups]
     results = []
     for what in sorted({label for column in labels for label in column.tolist()}, key=_by_number):
-        coefficients = fit([(group, column != what) for group, column in zip(found, labels, strict=True)], start)
+        coefficients = fit([(group, column != what) for group, column in zip(groups, labels, strict=True)], start)
         errors: dict[str, list[Array]] = {"tpot": [], "ttft": []}
         of: dict[str, list[Group]] = {"tpot": [], "ttft": []}
-        for group, column in zip(found, labels, strict=True):
+        for group, column in zip(groups, labels, strict=True):
             mask = column == what
             if not mask.any():
                 continue

@@ -92,7 +92,7 @@ class CallFigures:
 
 def figures(calls: Calls) -> CallFigures:
     """Return hit ceiling, read over written and input over output of calls."""
-    asked, held = float(calls.prompt.sum()), float(calls.reusable.sum())
+    asked, tokens = float(calls.prompt.sum()), float(calls.reusable.sum())
     count, sessions = len(calls), int(calls.first.sum())
     # The first call of a session begins a task whoever sent it.
     tasks = int(np.sum(calls.first | (calls.by_user == 1)))
@@ -100,11 +100,11 @@ def figures(calls: Calls) -> CallFigures:
         sessions,
         count,
         tasks,
-        held / asked,
-        held / max(1.0, asked - held),
+        tokens / asked,
+        tokens / max(1.0, asked - tokens),
         asked / max(1.0, float(calls.output.sum())),
         asked / count,
-        (asked - held) / count,
+        (asked - tokens) / count,
         float(calls.output.sum()) / count,
     )
 
@@ -208,12 +208,12 @@ def read(path: str | Path, out: str | Path | None = None) -> Imported:
         name = Path(out).stem
     content, more = _content(name, trace, calls)
     said = (*trace.notes, *notes, *more)
-    found = Imported(name, trace.form, figures(calls), content, said, "" if out is None else str(out))
+    imported = Imported(name, trace.form, figures(calls), content, said, "" if out is None else str(out))
     if out is not None:
         with whole(Path(out)) as partial:
-            partial.write_text(as_yaml(content, Path(path).name, found), encoding="utf-8")
+            partial.write_text(as_yaml(content, Path(path).name, imported), encoding="utf-8")
         catalog.load_session(str(out))
-    return found
+    return imported
 
 
 def calls_of(trace: Trace, path: str) -> tuple[Calls, list[str]]:
@@ -255,19 +255,19 @@ def calls_of(trace: Trace, path: str) -> tuple[Calls, list[str]]:
 def _chained(trace: Trace) -> Any:
     """Return the session of each request by its blocks: that of whose last whole block it holds the furthest one."""
     last: dict[Any, int] = {}
-    found = np.empty(len(trace), dtype=int)
+    chains = np.empty(len(trace), dtype=int)
     count = 0
     for at, blocks in enumerate(trace.blocks):
         known = next((block for block in reversed(blocks[1:]) if block in last), None)
         if known is None:
-            found[at], count = count, count + 1
+            chains[at], count = count, count + 1
         else:
-            found[at] = last.pop(known)
+            chains[at] = last.pop(known)
         # What a request and its answer fill goes on from its last whole block.
         end = blocks[-2] if len(blocks) > 2 else blocks[-1] if len(blocks) > 1 else None
         if end is not None:
-            last[end] = int(found[at])
-    return found
+            last[end] = int(chains[at])
+    return chains
 
 
 def table(values: Any) -> dict[str, float]:
@@ -346,7 +346,7 @@ def _shared(trace: Trace, calls: Calls) -> tuple[float, int]:
     return float(np.mean(lengths)) * trace.block_tokens, max(1, len(ends))
 
 
-def as_yaml(content: Mapping[str, Any], source: str, found: Imported) -> str:
+def as_yaml(content: Mapping[str, Any], source: str, imported: Imported) -> str:
     """Return a session file with what it was made of.
 
     Parameters
@@ -354,13 +354,13 @@ def as_yaml(content: Mapping[str, Any], source: str, found: Imported) -> str:
     content : mapping
     source : str
         Name of the trace.
-    found : Imported
+    imported : Imported
 
     Returns
     -------
     str
     """
-    told = found.figures
+    told = imported.figures
     said = f"Made by 'perfmodel traffic import' of {source}: {told.sessions} sessions, {told.calls} calls."
     lines = [
         f"name: {content['name']}",
@@ -368,7 +368,7 @@ def as_yaml(content: Mapping[str, Any], source: str, found: Imported) -> str:
         "source: own-trace",
         "kind_of_numbers: measured",
     ]
-    lines += [f"# {note}" for note in found.notes]
+    lines += [f"# {note}" for note in imported.notes]
     for key, value in content.items():
         unit = " s" if key.endswith("_gap") else ""
         if isinstance(value, Mapping):

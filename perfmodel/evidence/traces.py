@@ -135,11 +135,11 @@ def hit_rate(distances: Any, capacity: float) -> float:
 def idle_times(trace: Trace) -> Any:
     """Return the time since the last touch of every block looked up [s]; infinite where it was never seen."""
     last: dict[int, float] = {}
-    found = []
+    gaps = []
     for at, blocks in zip(trace.arrival, trace.blocks, strict=True):
-        found += [at - last[block] if block in last else np.inf for block in blocks]
+        gaps += [at - last[block] if block in last else np.inf for block in blocks]
         last.update(dict.fromkeys(blocks, at))
-    return np.array(found)
+    return np.array(gaps)
 
 
 def _grid(limit: float, points: int) -> Any:

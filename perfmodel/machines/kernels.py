@@ -170,33 +170,33 @@ class Kernels(Alternating):
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
         plan, node = scenario.deployment, float(scenario.system.chips_per_node)
-        found = []
+        mind = []
         kind, model, known = (
             model_class(scenario.model),
             scenario.model.name,
             efficiency_of(scenario.system).tpot_spread,
         )
         if spread_key(model) not in known and kind != "dense" and len(known) > len(CLASSES):
-            found.append(
+            mind.append(
                 f"{model} was not fitted on this chip and engine: 80 % of TPOT of {CLASS_SAYS[kind]} that were left "
                 f"out lie within x{math.exp(float(known[kind])):.2f}"
             )
         if float(plan.tp) > node:
-            found.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")
+            mind.append("TP across nodes: the all-reduce between nodes is a ring at the network's rate, uncalibrated")
         if float(plan.pp) > 1:
-            found.append("pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted")
+            mind.append("pipeline stages on GPUs follow from the steps of one GPU: no measurement of them was fitted")
         if float(plan.attention_dp) > 1:
-            found.append("attention DP: requests are taken as evenly spread over ranks that step together, not fitted")
+            mind.append("attention DP: requests are taken as evenly spread over ranks that step together, not fitted")
         measured = efficiency_of(scenario.system).all_reduce
         if measured is not None and float(plan.tp) > 1:
             faster = float(scale_up_link(scenario.system).bandwidth_per_direction / measured.link_bandwidth)
             if faster != 1.0:
-                found.append(
+                mind.append(
                     f"all-reduces are those measured over links of {float(measured.link_bandwidth) / 1e9:g} GB/s, "
                     f"x{faster:.3g} as fast: from H100 to B200 that misses large measured ones by a factor of 1.2 to "
                     "2.2"
                 )
-        return found
+        return mind
 
     def collective(self, system: System, operation: str, ranks: float, message: float) -> Mapping[str, Any]:
         """Return the engine's own algorithm, measured or by the form of the topology, and NCCL's [s].
@@ -214,12 +214,12 @@ class Kernels(Alternating):
         if operation == "all-to-all":
             each = Exchange(1.0, 1.0, None, forwarded=False)
             return {"direct exchange": exchanged(system, message, each, ranks)}
-        found = efficiency_of(system)
+        reached = efficiency_of(system)
         own, alone = "closed form of the topology", system
-        if found.all_reduce is not None:
+        if reached.all_reduce is not None:
             # Nothing runs beside it that would hide a part.
             own = "the engine's own, measured"
-            alone = replace(system, efficiency=replace(found, all_reduce=replace(found.all_reduce, overlap=1.0)))
+            alone = replace(system, efficiency=replace(reached, all_reduce=replace(reached.all_reduce, overlap=1.0)))
         return {
             own: group_all_reduce(alone, message, ranks),
             "NCCL, closed form": group_all_reduce(system, message, ranks, nccl=True),

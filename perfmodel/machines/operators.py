@@ -81,8 +81,8 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
     replicas = maximum(1.0, plan.ep / plan.tp)
     storage = storage_of(scenario, "experts", layers)
     with scope("experts"):
-        one, picked = expert_parameters(model, moe), experts_met(moe)
-        expert_bytes = memory.weight_bytes(parameters=one, bytes_per_parameter=storage.element)
+        expert, picked = expert_parameters(model, moe), experts_met(moe)
+        expert_bytes = memory.weight_bytes(parameters=expert, bytes_per_parameter=storage.element)
         met = experts.distinct_experts(
             experts=maximum(picked, _efficiency(scenario).even_experts(moe.experts)),
             top_k=picked,
@@ -93,7 +93,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             name="experts",
             kind="gemm",
             count=layers.count,
-            flops=transformer.gemm_flops(tokens=routed * replicas, parameters=one),
+            flops=transformer.gemm_flops(tokens=routed * replicas, parameters=expert),
             weights=met * expert_bytes,
             cache=0.0,
             activations=transformer.activation_traffic(
@@ -105,7 +105,7 @@ def _moe_operators(scenario: Scenario, layers: Layers, work: Work) -> Iterator[O
             shards=maximum(plan.tp, plan.ep),
             streamed=routed * expert_bytes,
             padding=transformer.gemm_flops(
-                tokens=experts.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=one
+                tokens=experts.padded_rows(experts=met, tile=_efficiency(scenario).expert_rows()), parameters=expert
             ),
             all_reduce=summed_message(scenario, tokens),
             exchange=Exchange(tokens * hidden, picked, moe.node_limit, not any(part.decoding for part in work)),
@@ -127,34 +127,34 @@ def layer_operators(scenario: Scenario, layers: Layers, work: Work) -> list[Oper
     -------
     list of Operator
     """
-    found: list[Operator] = []
+    parts: list[Operator] = []
     if layers.attention is not None and layers.attention.cross is not None:
         # Without an image, engines skip the whole layer.
         layers = replace(layers, count=layers.count * minimum(1.0, layers.attention.cross))
     if layers.attention is not None:
-        found += attention_operators(scenario, layers, work)
+        parts += attention_operators(scenario, layers, work)
     if layers.mla is not None:
-        found += mla_operators(scenario, layers, work)
+        parts += mla_operators(scenario, layers, work)
     if layers.compressed is not None:
-        found += compressed_operators(scenario, layers, work)
+        parts += compressed_operators(scenario, layers, work)
     if is_recurrent(layers):
-        found += recurrent_operators(scenario, layers, work)
+        parts += recurrent_operators(scenario, layers, work)
     if layers.beside is not None:
         width, storage = 2 * scenario.model.hidden, storage_of(scenario, "norm", layers)
-        found.append(gemm("beside", tokens_of(work), layers.beside.weights, width, layers.count, storage, shards=1.0))
+        parts.append(gemm("beside", tokens_of(work), layers.beside.weights, width, layers.count, storage, shards=1.0))
     if layers.mlp is not None:
-        found += _mlp_operators(scenario, layers, work, layers.mlp.intermediate, layers.mlp.matrices)
+        parts += _mlp_operators(scenario, layers, work, layers.mlp.intermediate, layers.mlp.matrices)
     if layers.moe is not None:
-        found += _moe_operators(scenario, layers, work)
+        parts += _moe_operators(scenario, layers, work)
     if scenario.model.lora is not None:
-        found.append(_adapter_operator(scenario, layers, work))
+        parts.append(_adapter_operator(scenario, layers, work))
     prefilled = tuple(part for part in work if not part.decoding)
     if scenario.model.vision is not None and prefilled:
-        found.append(_vision_operator(scenario, layers, prefilled))
+        parts.append(_vision_operator(scenario, layers, prefilled))
     if kind_of(scenario.system.kind).stores_activations:
         # Fused and streaming machines pass activations on without memory in between.
-        found.append(_elementwise_operator(scenario, layers, work))
-    return found
+        parts.append(_elementwise_operator(scenario, layers, work))
+    return parts
 
 
 def _vision_operator(scenario: Scenario, layers: Layers, work: Work) -> Operator:

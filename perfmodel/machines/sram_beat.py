@@ -325,7 +325,7 @@ def lasting(scenario: Scenario, step: Beat, before: Any, tokens: Any) -> Step:
     )
 
 
-def blend(one: Beat, other: Beat, share: Any) -> Beat:
+def blend(first: Beat, other: Beat, share: Any) -> Beat:
     """Return the mean of two beats, ``share`` of it the other; the work stays that of the first.
 
     Parameters
@@ -338,9 +338,9 @@ def blend(one: Beat, other: Beat, share: Any) -> Beat:
     -------
     Beat
     """
-    mean = one.times(1 - share).after(other.times(share))
-    way = one.way.times(1 - share).after(other.way.times(share))
-    return _with_way(replace(mean, loads=one.loads), replace(way, loads=one.loads))
+    mean = first.times(1 - share).after(other.times(share))
+    way = first.way.times(1 - share).after(other.way.times(share))
+    return _with_way(replace(mean, loads=first.loads), replace(way, loads=first.loads))
 
 
 def plain_beat(scenario: Scenario, batch: Any, context: Any, tokens: Any = 1.0) -> Beat:

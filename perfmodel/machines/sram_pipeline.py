@@ -303,17 +303,17 @@ class SramPipeline(Machine):
 
     def warnings(self, scenario: Scenario, token: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
         # How far the all-reduce was published, and how much of a token is a stage overhead.
-        found = []
+        mind = []
         if float(scenario.deployment.tp) > 64:
-            found.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
+            mind.append("the all-reduce curve is published for 8 to 64 LPUs; beyond it is extrapolated")
         if float(efficiency_of(scenario.system).layer_overhead) > 0:
             share = float(token["overhead"]) / sum(float(seconds) for seconds in token.values())
             if share == share:
-                found.append(
+                mind.append(
                     f"{share:.0%} of TPOT is a stage overhead drawn from public speeds, which the bare machine does "
                     "not explain; --set system.efficiency.layer_overhead=0 leaves it out"
                 )
-        return found
+        return mind
 
     def draft_warnings(self) -> list[str]:
         # Stages idle while a draft runs.

@@ -36,43 +36,43 @@ def _count(value: float) -> str:
     )
 
 
-def _column(one: Agents) -> dict[str, str]:
+def _column(agents: Agents) -> dict[str, str]:
     """Return the cells of an answer by label."""
-    found, cliff = one.answer, one.cliff
-    if found is None or cliff is None:
-        return {"no answer": one.reason}
-    rows = {"hit rate": f"{float(found.hit_rate):.1%} of {found.hit_ceiling:.1%} at the most"}
-    if one.tiers:
-        rows |= {f"hit rate in {name}": f"{float(part):.1%}" for name, part in found.hit_by_tier.items()}
+    answer, cliff = agents.answer, agents.cliff
+    if answer is None or cliff is None:
+        return {"no answer": agents.reason}
+    rows = {"hit rate": f"{float(answer.hit_rate):.1%} of {answer.hit_ceiling:.1%} at the most"}
+    if agents.tiers:
+        rows |= {f"hit rate in {name}": f"{float(part):.1%}" for name, part in answer.hit_by_tier.items()}
     for label, value in (
-        ("TTFT", found.ttft),
-        ("TTFT P50", found.first_token.quantile(0.5)),
-        ("TTFT P95", found.first_token.quantile(0.95)),
-        ("TTFT of a hit", found.ttft_hit),
-        ("TTFT of a miss", found.ttft_miss),
-        ("TPOT", found.tpot),
-        ("call", found.call),
-        ("task", found.task),
+        ("TTFT", answer.ttft),
+        ("TTFT P50", answer.first_token.quantile(0.5)),
+        ("TTFT P95", answer.first_token.quantile(0.95)),
+        ("TTFT of a hit", answer.ttft_hit),
+        ("TTFT of a miss", answer.ttft_miss),
+        ("TPOT", answer.tpot),
+        ("call", answer.call),
+        ("task", answer.task),
     ):
         rows[label] = show(float(value), "s", 3)
-    rows["calls of a task"] = f"{found.calls_per_task:.1f}"
-    rows["tasks an hour"] = _count(float(found.tasks_per_hour))
-    rows["sessions a chip"] = f"{one.sessions_per_chip:.1f}"
-    rows["prefill, share of time"] = f"{float(found.engine_load):.0%}"
-    for tier in one.tiers:
-        used, limit = float(found.tier_bandwidth[tier.name]), float(tier.bandwidth)
+    rows["calls of a task"] = f"{answer.calls_per_task:.1f}"
+    rows["tasks an hour"] = _count(float(answer.tasks_per_hour))
+    rows["sessions a chip"] = f"{agents.sessions_per_chip:.1f}"
+    rows["prefill, share of time"] = f"{float(answer.engine_load):.0%}"
+    for tier in agents.tiers:
+        used, limit = float(answer.tier_bandwidth[tier.name]), float(tier.bandwidth)
         rows[f"loads from {tier.name}"] = f"{show(used, 'B/s', 3)} of {show(limit, 'B/s', 3)}"
-        rows[f"loads from {tier.name} pay from"] = f"{_count(float(found.crossover[tier.name]))} tokens"
-    rows["USD an hour"] = f"{one.usd_per_hour:,.2f}"
-    rows["USD a task"] = f"{one.usd_per_task:.3g}"
-    rows["cliff, users"] = f"{_count(cliff.users)}{' (past it)' if one.past_cliff else ''}"
+        rows[f"loads from {tier.name} pay from"] = f"{_count(float(answer.crossover[tier.name]))} tokens"
+    rows["USD an hour"] = f"{agents.usd_per_hour:,.2f}"
+    rows["USD a task"] = f"{agents.usd_per_task:.3g}"
+    rows["cliff, users"] = f"{_count(cliff.users)}{' (past it)' if agents.past_cliff else ''}"
     if cliff.users_cold < cliff.users:
         rows["cliff, users, cold start"] = _count(cliff.users_cold)
-    rows["  away, sessions"] = _away(cliff.users, one.users, float(one.session.fan_out))
-    rows["  away, cache a replica"] = _spare(cliff.pool, one.pool)
-    if found.cold is not None:
-        rows["hit rate, cold start"] = f"{float(found.cold.hit_rate):.1%}"
-        rows["TTFT, cold start"] = show(float(found.cold.ttft), "s", 3)
+    rows["  away, sessions"] = _away(cliff.users, agents.users, float(agents.session.fan_out))
+    rows["  away, cache a replica"] = _spare(cliff.pool, agents.pool)
+    if answer.cold is not None:
+        rows["hit rate, cold start"] = f"{float(answer.cold.hit_rate):.1%}"
+        rows["TTFT, cold start"] = show(float(answer.cold.ttft), "s", 3)
     return rows
 
 
@@ -92,7 +92,7 @@ def _rows(answers: Sequence[Agents]) -> list[tuple[str, list[str]]]:
     return [(label, [column.get(label, "-") for column in columns]) for label in labels]
 
 
-def _worths(one: Agents) -> list[tuple[str, list[str]]]:
+def _worths(agents: Agents) -> list[tuple[str, list[str]]]:
     return [
         (
             worth.change,
@@ -104,7 +104,7 @@ def _worths(one: Agents) -> list[tuple[str, list[str]]]:
                 f"{worth.usd_per_task:.3g}",
             ],
         )
-        for worth in one.worths
+        for worth in agents.worths
     ]
 
 
@@ -157,32 +157,32 @@ def beside_html(found: AgentsBeside) -> str:
     return table_html(_title(found.answers), _names(found.answers), _rows(found.answers), _said(found.answers))
 
 
-def print_simulated(found: AgentsSimulated, console: Any) -> None:
+def print_simulated(simulated: AgentsSimulated, console: Any) -> None:
     """Print hit rates of a simulated cache beside those of the closed form.
 
     Parameters
     ----------
-    found : AgentsSimulated
+    simulated : AgentsSimulated
     console : rich.console.Console
     """
-    if found.reason or found.closed.answer is None:
+    if simulated.reason or simulated.closed.answer is None:
         return
     rows = [
         (
             f"hit rate in {name}",
             [
                 f"{value:.1%}",
-                f"{found.errors[name]:.1%}",
-                f"{float(found.closed.answer.hit_by_tier[name]):.1%}",
-                f"{found.differences()[name]:+.1%}",
+                f"{simulated.errors[name]:.1%}",
+                f"{float(simulated.closed.answer.hit_by_tier[name]):.1%}",
+                f"{simulated.differences()[name]:+.1%}",
             ],
         )
-        for name, value in found.simulated.items()
+        for name, value in simulated.simulated.items()
     ]
-    title = f"{_title([found.closed])}: {found.seeds} times {found.calls:,} calls"
+    title = f"{_title([simulated.closed])}: {simulated.seeds} times {simulated.calls:,} calls"
     side_by_side(title, ("simulated", "standard error", "closed form", "difference"), rows, console)
-    mind = (*found.closed.scenario.warnings, *found.closed.warnings)
-    print_said([("assumed", [*found.closed.scenario.assumed, *found.assumed()]), ("mind", mind)], console)
+    mind = (*simulated.closed.scenario.warnings, *simulated.closed.warnings)
+    print_said([("assumed", [*simulated.closed.scenario.assumed, *simulated.assumed()]), ("mind", mind)], console)
 
 
 def simulated_text(found: AgentsSimulated) -> str:

@@ -89,14 +89,16 @@ def full_rows(answers: Iterable[Prediction]) -> list[dict[str, Any]]:
 
 def dictionary(rows: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     """Return name, type, unit and meaning of each column of rows."""
-    found = []
+    entries = []
     for name in rows[0]:
         is_text = name == "reason" or name.endswith("_limited_by") or any(isinstance(row[name], str) for row in rows)
         kind = "boolean" if name == "fits" else "text" if is_text else "number"
         bare = name.removesuffix("_low").removesuffix("_high")
         unit = "1" if name.startswith(("plan_", "traffic_")) else unit_of(bare)
-        found.append({"column": name, "type": kind, "unit": unit if kind == "number" else "", "meaning": meaning(name)})
-    return found
+        entries.append(
+            {"column": name, "type": kind, "unit": unit if kind == "number" else "", "meaning": meaning(name)}
+        )
+    return entries
 
 
 def _cell(value: Any) -> Any:

@@ -154,7 +154,7 @@ def caveats(answers: Sequence[Prediction]) -> tuple[list[str], int]:
     -------
     tuple of list of str and int
     """
-    found: dict[str, list[str]] = {}
+    by_rank: dict[str, list[str]] = {}
     more = 0
     for heading, lines in notes(answers):
         if heading.startswith("no answer"):
@@ -162,11 +162,11 @@ def caveats(answers: Sequence[Prediction]) -> tuple[list[str], int]:
         if heading.startswith("mind"):
             whose = heading.removeprefix("mind").removeprefix(", for ")
             for line in lines:
-                found.setdefault(line, []).extend([] if whose in ("", "all") else [whose])
+                by_rank.setdefault(line, []).extend([] if whose in ("", "all") else [whose])
         else:
             more += len(lines)
-    ranked = sorted(found, key=_rank)
-    said = [f"{', '.join(found[line])}: {line}" if found[line] else line for line in ranked]
+    ranked = sorted(by_rank, key=_rank)
+    said = [f"{', '.join(by_rank[line])}: {line}" if by_rank[line] else line for line in ranked]
     return said[:_MOST], more + len(said[_MOST:])
 
 

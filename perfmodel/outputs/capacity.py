@@ -11,36 +11,36 @@ from perfmodel.planning.capacity import Capacity
 from perfmodel.planning.verdict import asked
 
 
-def print_capacity(found: Capacity, console: Any) -> None:
+def print_capacity(capacity: Capacity, console: Any) -> None:
     """Print what each system serves, and how that came about.
 
     Parameters
     ----------
-    found : Capacity
+    capacity : Capacity
     console : rich.console.Console
     """
     from rich.text import Text
 
-    for line in found.verdict():
+    for line in capacity.verdict():
         console.print(Text(textwrap.fill(line, console.width), style="bold"))
-    if found.answers:
+    if capacity.answers:
         console.print()
-        names = [answer.scenario.system.name for answer in found.answers]
-        rates = ("requests/s", [f"{answer.load.rate:.4g}" for answer in found.answers])
-        title = f"{found.answers[0].scenario.model.name}: {found.nodes:g} nodes, {asked(found.objectives)}"
-        side_by_side(title, names, [rates, *answer_rows(found.answers)], console)
-    print_said([("", found.lines()), ("assumed", found.assumed), ("mind", found.warnings)], console)
+        names = [answer.scenario.system.name for answer in capacity.answers]
+        rates = ("requests/s", [f"{answer.load.rate:.4g}" for answer in capacity.answers])
+        title = f"{capacity.answers[0].scenario.model.name}: {capacity.nodes:g} nodes, {asked(capacity.objectives)}"
+        side_by_side(title, names, [rates, *answer_rows(capacity.answers)], console)
+    print_said([("", capacity.lines()), ("assumed", capacity.assumed), ("mind", capacity.warnings)], console)
 
 
-def capacity_text(found: Capacity) -> str:
+def capacity_text(capacity: Capacity) -> str:
     """Return what each system serves as plain text.
 
     Parameters
     ----------
-    found : Capacity
+    capacity : Capacity
 
     Returns
     -------
     str
     """
-    return plain(lambda console: print_capacity(found, console))
+    return plain(lambda console: print_capacity(capacity, console))

@@ -71,13 +71,13 @@ def bibtex(key: str, entry: dict[str, Any]) -> str:
     return f"@misc{{{key},\n{lines}\n}}"
 
 
-def text(found: Cited) -> str:
+def text(cited: Cited) -> str:
     """Return what an answer rests on: BibTeX, and as comments what each source gave and where equations come from."""
-    if not found.sources:
+    if not cited.sources:
         return "% nothing to cite: no question was asked\n"
     known = catalog.load_sources()
     parts = ["% Sources of the numbers behind this answer."]
-    for key, paths in found.sources.items():
+    for key, paths in cited.sources.items():
         more = f" and {len(paths) - 4} more" if len(paths) > 4 else ""
         said = f"% {', '.join(paths[:4])}{more}"
         if key in known or key.startswith("http"):
@@ -87,5 +87,5 @@ def text(found: Cited) -> str:
         else:
             parts.append(f"{said}: {key}")
     parts.append("% Where its equations come from.")
-    parts += [f"% {', '.join(names)}: {source}" for source, names in found.equations.items()]
-    return "\n\n".join(parts[: -len(found.equations)]) + "\n" + "\n".join(parts[-len(found.equations) :]) + "\n"
+    parts += [f"% {', '.join(names)}: {source}" for source, names in cited.equations.items()]
+    return "\n\n".join(parts[: -len(cited.equations)]) + "\n" + "\n".join(parts[-len(cited.equations) :]) + "\n"

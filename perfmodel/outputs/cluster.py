@@ -45,14 +45,14 @@ def about(cluster: Cluster) -> list[str]:
 
 def _numbers(cluster: Cluster) -> Table:
     table = _table("what moved", "number", "shipped", "now", "factor", "spread before", "after")
-    for one in cluster.numbers[:_MOST]:
+    for number in cluster.numbers[:_MOST]:
         table.add_row(
-            Text(one.path),
-            show(one.prior, one.unit, 3),
-            show(one.posterior, one.unit, 3),
-            f"x{one.posterior / one.prior:.2f}",
-            f"{one.prior_spread:.2f}",
-            f"{one.posterior_spread:.2f}",
+            Text(number.path),
+            show(number.prior, number.unit, 3),
+            show(number.posterior, number.unit, 3),
+            f"x{number.posterior / number.prior:.2f}",
+            f"{number.prior_spread:.2f}",
+            f"{number.posterior_spread:.2f}",
         )
     return table
 

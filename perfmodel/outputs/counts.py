@@ -75,13 +75,13 @@ def count(model: Model, contexts: Sequence[float] = ()) -> shapes.Counts:
     contexts : sequence of float
         Tokens of a sequence [1]; a few and the longest where none is given.
     """
-    held: dict[str, float] = dict.fromkeys(_PARTS, 0.0)
+    by_precision: dict[str, float] = dict.fromkeys(_PARTS, 0.0)
     active: dict[str, float] = dict.fromkeys(_PARTS, 0.0)
     sizes: dict[str, float] = {}
 
     def add(part: str, weights: float, met: float, layers: Layers | None = None) -> None:
         precision, element = stored(model, part, layers)
-        held[part] += weights
+        by_precision[part] += weights
         active[part] += met
         sizes[precision] = sizes.get(precision, 0.0) + weights * element
 
@@ -99,18 +99,18 @@ def count(model: Model, contexts: Sequence[float] = ()) -> shapes.Counts:
         one_adapter = float(model.lora.replicated + model.lora.sharded)
         add("adapters", float(model.lora.adapters) * one_adapter, one_adapter)
     parts: dict[str, shapes.Held] = {
-        part: {"held": shapes.number(held[part]), "active": shapes.number(active[part])}
+        part: {"held": shapes.number(by_precision[part]), "active": shapes.number(active[part])}
         for part in _PARTS
-        if held[part] or active[part]
+        if by_precision[part] or active[part]
     }
-    text = sum(weights for part, weights in held.items() if part not in ("towers", "adapters"))
+    text = sum(weights for part, weights in by_precision.items() if part not in ("towers", "adapters"))
     return {
         "model": model.name,
         "task": model.task,
         "parameters": {
             "text": shapes.number(text),
-            "towers": shapes.number(held["towers"]),
-            "total": shapes.number(text + held["towers"]),
+            "towers": shapes.number(by_precision["towers"]),
+            "total": shapes.number(text + by_precision["towers"]),
         },
         "active_parameters": shapes.number(sum(active.values())),
         "by_part": parts,
@@ -135,11 +135,11 @@ def counts(name: str, contexts: Sequence[float] = ()) -> shapes.Counts:
         from perfmodel.specs import checkpoints
 
         reading = checkpoints.read(Path(name), catalog.load_model)
-        found = count(reading.model, contexts)
-        found["read"] = {field: _short(value) for field, value in reading.fields.items()}
-        found["not_read"] = list(reading.unread)
-        found["notes"] = [note.partition(": ")[2] for note in catalog.model_notes(reading.model)]
-        return found
+        answer = count(reading.model, contexts)
+        answer["read"] = {field: _short(value) for field, value in reading.fields.items()}
+        answer["not_read"] = list(reading.unread)
+        answer["notes"] = [note.partition(": ")[2] for note in catalog.model_notes(reading.model)]
+        return answer
     model = catalog.load_model(name)
     origins = {path: f"{one.file} ({one.source})" for path, one in model.provenance.items() if one.file}
     return {**count(model, contexts), "read": origins}
@@ -155,7 +155,7 @@ def _short(value: Any) -> Any:
     return value
 
 
-def print_counts(found: shapes.Counts, console: Any) -> None:
+def print_counts(counted: shapes.Counts, console: Any) -> None:
     """Print the counts of a model."""
     from rich import box
     from rich.table import Table
@@ -170,26 +170,31 @@ def print_counts(found: shapes.Counts, console: Any) -> None:
         console.print(made)
         console.print()
 
-    each = [(_PARTS[part], _whole(one["held"]), _whole(one["active"])) for part, one in found["by_part"].items()]
-    whole = found["parameters"]
-    each.append(("text model", _whole(whole["text"]), _whole(found["active_parameters"])))
+    each = [
+        (_PARTS[part], _whole(stored["held"]), _whole(stored["active"])) for part, stored in counted["by_part"].items()
+    ]
+    whole = counted["parameters"]
+    each.append(("text model", _whole(whole["text"]), _whole(counted["active_parameters"])))
     if whole["towers"]:
         each.append(("with its encoders", _whole(whole["total"]), ""))
-    table(*each, head=(f"{found['model']} ({found['task']})", "parameters", "met by a token"))
-    sizes = [(name, show(size, "B", 4)) for name, size in found["bytes"].items() if name != "total"]
-    table(*sizes, ("in all", show(found["bytes"]["total"], "B", 4)), head=("stored as", "bytes"))
-    cache = found["cache"]
+    table(*each, head=(f"{counted['model']} ({counted['task']})", "parameters", "met by a token"))
+    sizes = [(name, show(size, "B", 4)) for name, size in counted["bytes"].items() if name != "total"]
+    table(*sizes, ("in all", show(counted["bytes"]["total"], "B", 4)), head=("stored as", "bytes"))
+    cache = counted["cache"]
     said = "as declared" if cache["declared"] else "none declared"
     rows = [("one token, while within every window", f"{cache['bytes_per_token']:,.0f} B")]
     if cache["of_which_indexers"]:
         rows.append(("  of which keys of indexers", f"{cache['of_which_indexers']:,.0f} B"))
     rows += [
-        (f"a sequence of {int(tokens):,}", f"{show(one['bytes'], 'B', 4)}, and {one['next_token']:,.0f} B a token more")
-        for tokens, one in cache["per_sequence"].items()
+        (
+            f"a sequence of {int(tokens):,}",
+            f"{show(stored['bytes'], 'B', 4)}, and {stored['next_token']:,.0f} B a token more",
+        )
+        for tokens, stored in cache["per_sequence"].items()
     ]
     table(*rows, head=(f"cache in {cache['precision']}, {said}", ""))
-    table(*((name, str(value)) for name, value in found["read"].items()), head=("read from", ""))
-    for note in found["notes"]:
+    table(*((name, str(value)) for name, value in counted["read"].items()), head=("read from", ""))
+    for note in counted["notes"]:
         console.print(Text(f"  - {note}"))
 
 

@@ -55,14 +55,14 @@ def _rows(answer: FitAnswer) -> list[tuple[str, list[str]]]:
         value = parts[use]
         if use == "visible" or value > 1e-6 * whole:
             rows.append((label, [gib(value), f"{value / whole:.1%}"]))
-    held = answer.held
-    if (own := held.weights_capacity) is not None:
-        rows.append(("weights, in a memory of theirs", [gib(held.weights), f"{float(held.weights / own):.1%}"]))
+    memory = answer.held
+    if (own := memory.weights_capacity) is not None:
+        rows.append(("weights, in a memory of theirs", [gib(memory.weights), f"{float(memory.weights / own):.1%}"]))
     rows += [
         ("", []),
         (f"one more token at {answer.context:,.0f}", [_size(answer.per_token), ""]),
         *([("full windows and states", [_size(answer.fixed), ""])] if answer.fixed >= 1 else []),
-        (f"a request of {answer.context:,.0f} takes", [_size(held.per_request), ""]),
+        (f"a request of {answer.context:,.0f} takes", [_size(memory.per_request), ""]),
         ("", []),
         ("tokens of KV cache", [f"{answer.kv_tokens:,.0f}", ""]),
         (f"requests of {answer.context:,.0f} tokens", [f"{answer.requests:,.0f}", ""]),

@@ -11,15 +11,15 @@ from rich.text import Text
 from perfmodel.evidence.runs import Runs
 
 
-def print_runs(found: Runs, console: Console) -> None:
+def print_runs(runs: Runs, console: Console) -> None:
     """Print runs, a table each.
 
     Parameters
     ----------
-    found : Runs
+    runs : Runs
     console : rich.console.Console
     """
-    for run in found.runs:
+    for run in runs.runs:
         table = Table(title=Text(run.source), title_justify="left")
         for column in ("Field", "Value", "From"):
             table.add_column(column, overflow="fold")

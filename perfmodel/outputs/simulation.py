@@ -13,30 +13,31 @@ _NAMES = {"wait_s": "wait", "ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", 
 _HEADINGS = ("simulated", "standard error", "closed form", "difference")
 
 
-def _title(found: Comparison) -> str:
-    used = "" if found.utilisation != found.utilisation else f", {found.utilisation:.0%} of what it can do"
+def _title(result: Comparison) -> str:
+    used = "" if result.utilisation != result.utilisation else f", {result.utilisation:.0%} of what it can do"
     replicas = (
-        "one replica" if found.replicas == 1 else f"{found.replicas} replicas, {found.scenario.deployment.routing}"
+        "one replica" if result.replicas == 1 else f"{result.replicas} replicas, {result.scenario.deployment.routing}"
     )
-    beside = "" if used else f" ({found.closed_rate:.4g} in the closed form)"
+    beside = "" if used else f" ({result.closed_rate:.4g} in the closed form)"
+    asked = f"{result.scenario.model.name} on {result.scenario.system.name}"
     return (
-        f"{found.scenario.model.name} on {found.scenario.system.name}: {found.seeds} times {found.requests:,} requests "
-        f"on {replicas}, {found.rate:.4g} a second and replica{beside}{used}"
+        f"{asked}: {result.seeds} times {result.requests:,} requests "
+        f"on {replicas}, {result.rate:.4g} a second and replica{beside}{used}"
     )
 
 
-def _rows(found: Comparison) -> list[tuple[str, list[str]]]:
+def _rows(result: Comparison) -> list[tuple[str, list[str]]]:
     rows: list[tuple[str, list[str]]] = []
-    gaps = found.differences()
-    for time, parts in found.simulated.items():
+    gaps = result.differences()
+    for time, parts in result.simulated.items():
         if rows:
             rows.append(("", []))
         for what in ("mean", "p50", "p90", "p99"):
             ran, gap = parts[what], gaps[time][what]
-            closed = found.closed_form.get(time, {}).get(what)
+            closed = result.closed_form.get(time, {}).get(what)
             cells = [
                 "-" if ran is None else show(ran, "s", 3),
-                "-" if (error := found.errors[time][what]) is None else f"{error:.1%}",
+                "-" if (error := result.errors[time][what]) is None else f"{error:.1%}",
                 "-" if closed is None else show(closed, "s", 3),
                 "-" if gap is None else f"{gap:+.0%}",
             ]
@@ -44,36 +45,36 @@ def _rows(found: Comparison) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _said(found: Comparison) -> list[tuple[str, Sequence[str]]]:
-    mind = [*found.scenario.warnings, *found.fails()]
-    if found.refused:
-        mind.append(f"{found.refused:,} requests are longer than a replica's cache and were refused")
-    if found.preempted:
-        mind.append(f"{found.preempted:,} times a request lost its blocks and was prefilled again")
-    return [("assumed", found.scenario.assumed), ("mind", mind)]
+def _said(result: Comparison) -> list[tuple[str, Sequence[str]]]:
+    mind = [*result.scenario.warnings, *result.fails()]
+    if result.refused:
+        mind.append(f"{result.refused:,} requests are longer than a replica's cache and were refused")
+    if result.preempted:
+        mind.append(f"{result.preempted:,} times a request lost its blocks and was prefilled again")
+    return [("assumed", result.scenario.assumed), ("mind", mind)]
 
 
-def print_simulation(found: Comparison, console: Any) -> None:
+def print_simulation(result: Comparison, console: Any) -> None:
     """Print simulation, closed form and their difference, and where the closed form fails.
 
     Parameters
     ----------
-    found : Comparison
+    result : Comparison
     console : rich.console.Console
     """
-    if found.reason:
+    if result.reason:
         return
-    side_by_side(_title(found), _HEADINGS, _rows(found), console)
-    print_said(_said(found), console)
+    side_by_side(_title(result), _HEADINGS, _rows(result), console)
+    print_said(_said(result), console)
 
 
-def simulation_html(found: Comparison) -> str:
+def simulation_html(result: Comparison) -> str:
     """Return simulation, closed form and their difference as HTML."""
-    if found.reason:
-        return table_html(found.reason, [], [], _said(found))
-    return table_html(_title(found), _HEADINGS, _rows(found), _said(found))
+    if result.reason:
+        return table_html(result.reason, [], [], _said(result))
+    return table_html(_title(result), _HEADINGS, _rows(result), _said(result))
 
 
-def simulation_text(found: Comparison) -> str:
+def simulation_text(result: Comparison) -> str:
     """Return simulation, closed form and their difference as plain text, or why there are none."""
-    return found.reason or plain(lambda console: print_simulation(found, console))
+    return result.reason or plain(lambda console: print_simulation(result, console))

@@ -123,13 +123,13 @@ def _bounds(answers: Sequence[Sized]) -> list[tuple[str, list[str]]]:
 
 def _notes(answers: Sequence[Sized]) -> list[tuple[str, Sequence[str]]]:
     """Return what was assumed and what to mind, of each answer."""
-    found: list[tuple[str, Sequence[str]]] = []
+    notes: list[tuple[str, Sequence[str]]] = []
     for system, answer in zip(distinct(_names(answers)), answers, strict=True):
         name = f", for {system}" if len(answers) > 1 else ""
-        found.append((f"assumed{name}", assumptions(answer.scenario)))
+        notes.append((f"assumed{name}", assumptions(answer.scenario)))
         mind = [*answer.scenario.warnings, *cautions(answer.scenario, answer.load), *answer.idle]
-        found.append((f"mind{name}", mind))
-    return found
+        notes.append((f"mind{name}", mind))
+    return notes
 
 
 def load_title(answers: Sequence[Sized]) -> str:
@@ -160,33 +160,33 @@ def load_html(answers: Sequence[Sized]) -> str:
     return table_html(load_title(answers), _names(answers), answer_rows(answers), [*_bounds(answers), *_notes(answers)])
 
 
-def print_pools(found: Disaggregated, console: Any) -> None:
+def print_pools(answer: Disaggregated, console: Any) -> None:
     """Print the pools of a disaggregated deployment side by side.
 
     Parameters
     ----------
-    found : Disaggregated
+    answer : Disaggregated
     console : rich.console.Console
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    title = f"{found.decode.model.name}: {found.rate:g} requests/s, {asked(found.objectives)}"
-    pools = found.pools
+    title = f"{answer.decode.model.name}: {answer.rate:g} requests/s, {asked(answer.objectives)}"
+    pools = answer.pools
     if pools is not None:
-        console.print(Text(textwrap.fill(found.verdict(), console.width), style="bold"))
+        console.print(Text(textwrap.fill(answer.verdict(), console.width), style="bold"))
         console.print()
     console.print(Text(title, style="italic"))
     if pools is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for heading in ("", "prefill pool", "decode pool"):
             table.add_column(heading, justify="right" if heading else "left")
-        sides = found.sides
+        sides = answer.sides
         loads = tuple(side.load for side in sides)
         rows = [
-            ("system", [found.prefill.system.name, found.decode.system.name]),
-            ("plan", [plan_name(found.prefill), plan_name(found.decode)]),
+            ("system", [answer.prefill.system.name, answer.decode.system.name]),
+            ("plan", [plan_name(answer.prefill), plan_name(answer.decode)]),
             ("replicas", [f"{load.replicas:,}" for load in loads]),
             ("utilisation", [f"{load.queue.utilisation:.0%}" for load in loads]),
             ("headroom", [_plain(load.headroom, "+.0%") for load in loads]),
@@ -215,11 +215,11 @@ def print_pools(found: Disaggregated, console: Any) -> None:
         moved = show(pools.transfer, "s", 3) if math.isfinite(pools.transfer) else "not published"
         late = show(pools.tpot_mean, "s", 3) if math.isfinite(pools.tpot_mean) else "not published"
         lines = [
-            f"{found.total('chips'):,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
+            f"{answer.total('chips'):,.0f} chips; at capacity {pools.ratio:.3g} prefill replicas for each that decodes",
             f"moving a prompt's cache takes {moved}; mean TPOT with it and the wait at the door {late}",
         ]
         print_said([("", lines)], console)
-    print_said([("assumed", found.assumed), ("mind", found.warnings)], console)
+    print_said([("assumed", answer.assumed), ("mind", answer.warnings)], console)
 
 
 def _sizing_title(sizing: Sizing) -> str:
@@ -235,7 +235,7 @@ def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Se
     """Return what binds, why the others lose, what was assumed and what to mind; ``more`` lists every rejected plan."""
     others = sizing.rejected[: max(0, len(sizing.answers) - 1)]
     rest = sizing.rejected[len(others) :]
-    found: list[tuple[str, Sequence[str]]] = [
+    notes: list[tuple[str, Sequence[str]]] = [
         ("", lines(sizing.answers, sizing.unserved)),
         *_bounds(sizing.answers),
         ("what objectives cost", [*_floors(sizing), *(price_words(sizing.answers[0]) if sizing.answers else [])]),
@@ -243,10 +243,10 @@ def _sizing_said(sizing: Sizing, explain: bool, more: str) -> list[tuple[str, Se
     ]
     if explain:
         heading = f"rejected, of {sizing.candidates:,} candidates"
-        found.append((heading, [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in rest]))
+        notes.append((heading, [f"{entry.system}, {entry.plan}: {entry.reason}" for entry in rest]))
     elif rest:
-        found.append(("", [f"{len(rest)} plans rejected, {sizing.candidates:,} candidates: {more} lists them"]))
-    return [*found, ("assumed", sizing.assumed), ("mind", sizing.warnings)]
+        notes.append(("", [f"{len(rest)} plans rejected, {sizing.candidates:,} candidates: {more} lists them"]))
+    return [*notes, ("assumed", sizing.assumed), ("mind", sizing.warnings)]
 
 
 def print_sizing(sizing: Sizing, console: Any, explain: bool, more: str = "--explain-rejected") -> None:
@@ -290,9 +290,9 @@ def one_load_html(answer: Sized) -> str:
     return load_html([answer])
 
 
-def pools_text(found: Disaggregated) -> str:
+def pools_text(answer: Disaggregated) -> str:
     """Return the pools of a disaggregated deployment as plain text."""
-    return plain(lambda console: print_pools(found, console))
+    return plain(lambda console: print_pools(answer, console))
 
 
 def sizing_text(sizing: Sizing) -> str:
@@ -320,11 +320,11 @@ def print_course(course: Course, console: Any, explain: bool = False) -> None:
         + (f", {path.usd:,.4g} USD an hour on average" if math.isfinite(path.usd) else "")
         for path in course.paths
     ]
-    unserved = dict.fromkeys(f"{name}: {why}" for one in course.sizings for name, why in one.unserved)
+    unserved = dict.fromkeys(f"{name}: {why}" for sizing in course.sizings for name, why in sizing.unserved)
     rejected = [
-        f"{one.rate:g}/s, {entry.system}, {entry.plan}: {entry.reason}"
-        for one in course.sizings
-        for entry in (one.rejected if explain else ())
+        f"{sizing.rate:g}/s, {entry.system}, {entry.plan}: {entry.reason}"
+        for sizing in course.sizings
+        for entry in (sizing.rejected if explain else ())
     ]
     print_said(
         [
@@ -334,7 +334,7 @@ def print_course(course: Course, console: Any, explain: bool = False) -> None:
             ("what does not serve", list(unserved)),
             ("rejected", rejected),
             ("assumed", first.assumed),
-            ("mind", list(dict.fromkeys(word for one in course.sizings for word in one.warnings))),
+            ("mind", list(dict.fromkeys(word for sizing in course.sizings for word in sizing.warnings))),
         ],
         console,
     )

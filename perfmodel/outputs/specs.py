@@ -30,13 +30,13 @@ def _load(name: str, engine: str | None) -> Any:
         try:
             if kind == "system":
                 return catalog.load_system(name, engine)[0]
-            found = _LOADERS[kind](name)
+            spec = _LOADERS[kind](name)
         except UserError as error:
             errors.append(str(error))
             continue
         if engine is not None:
             raise UserError(f"--engine {engine}: {name} is a {kind}, which has no engine")
-        return found
+        return spec
     hints = [error for error in errors if "did you mean" in error]
     raise UserError((hints or errors)[0])
 
@@ -69,11 +69,11 @@ def spec_rows(name: str, engine: str | None = None) -> list[shapes.Quantity]:
 def differences(one: str, other: str) -> list[shapes.Difference]:
     """Return path, both values and both sources of each number in which two specs differ; None where one has none."""
     sides = [{row["path"]: row for row in spec_rows(name)} for name in (one, other)]
-    found: list[shapes.Difference] = []
+    differing: list[shapes.Difference] = []
     for path in dict.fromkeys([*sides[0], *sides[1]]):
         first, second = (side.get(path) for side in sides)
         if first is None or second is None or first["value"] != second["value"]:
-            found.append(
+            differing.append(
                 {
                     "path": path,
                     "unit": next(row["unit"] for row in (first, second) if row is not None),
@@ -85,13 +85,13 @@ def differences(one: str, other: str) -> list[shapes.Difference]:
                     "source_2": second and second["source"],
                 }
             )
-    return found
+    return differing
 
 
 def matches(word: str) -> list[shapes.Found]:
     """Return the numbers of all specs in whose path, source or note a word stands, and the specs that it names."""
     wanted = word.casefold()
-    found: list[shapes.Found] = []
+    matching: list[shapes.Found] = []
     for kind in catalog.FOLDERS:
         for name, aliases, _ in catalog.entries(kind):
             named = any(wanted in one.casefold() for one in (name, *aliases))
@@ -101,8 +101,8 @@ def matches(word: str) -> list[shapes.Found]:
                 if any(wanted in text.casefold() for text in (row["path"], row["source"], row["note"]))
             ]
             if named or kept:
-                found.append({"name": name, "kind": kind, "aliases": aliases, "numbers": kept})
-    return found
+                matching.append({"name": name, "kind": kind, "aliases": aliases, "numbers": kept})
+    return matching
 
 
 def print_spec(rows: list[shapes.Quantity], console: Any) -> None:

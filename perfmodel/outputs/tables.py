@@ -177,7 +177,7 @@ def shared(lists: Sequence[Sequence[str]]) -> list[str]:
 
 def notes(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     """Return what is assumed and what to mind: said of all answers once, then of each; headings with their lines."""
-    found = []
+    lines = []
     names = distinct([answer.scenario.system.name for answer in answers])
     for title, words in (
         ("assumed", [answer.assumed for answer in answers]),
@@ -185,15 +185,15 @@ def notes(answers: Sequence[Prediction]) -> list[tuple[str, list[str]]]:
     ):
         common = shared(words) if len(answers) > 1 else []
         if common:
-            found.append((f"{title}, for all", common))
+            lines.append((f"{title}, for all", common))
         for name, said in zip(names, words, strict=True):
             own = [word for word in said if word not in common]
             if own:
-                found.append((title if len(answers) == 1 else f"{title}, for {name}", own))
-    found += [
+                lines.append((title if len(answers) == 1 else f"{title}, for {name}", own))
+    lines += [
         (f"no answer for {name}", [answer.reason]) for name, answer in zip(names, answers, strict=True) if answer.reason
     ]
-    return found
+    return lines
 
 
 def _question(answers: Sequence[Prediction]) -> str:
@@ -264,11 +264,11 @@ def print_comparison(answers: Sequence[Prediction], console: Any) -> None:
     print_said(notes(answers), console)
 
 
-def print_said(found: Sequence[tuple[str, Sequence[str]]], console: Any) -> None:
+def print_said(notes: Sequence[tuple[str, Sequence[str]]], console: Any) -> None:
     """Print headings, each with its lines below it."""
     from rich.text import Text
 
-    for heading, lines in found:
+    for heading, lines in notes:
         if heading and lines:
             console.print()
             console.print(Text(heading))

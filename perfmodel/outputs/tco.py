@@ -31,17 +31,17 @@ def sentence(result: Owning) -> str:
     -------
     str
     """
-    found, names = verdict(result), distinct([owned.name for owned in result.systems])
-    if not found.order:
-        at, why = found.unranked[0]
+    judged, names = verdict(result), distinct([owned.name for owned in result.systems])
+    if not judged.order:
+        at, why = judged.unranked[0]
         return f"No answer for {names[at]}: {why}" + (f", and none for {len(names) - 1} others" if names[1:] else "")
-    best = found.order[0]
+    best = judged.order[0]
     owned, ends = result.systems[best], result.percentiles(best, "blended")
     number = f"{money_figure(ends['p50'] or 0)} USD/Mtok ({_span(ends)})"
-    if len(found.order) == 1:
+    if len(judged.order) == 1:
         return f"{names[best]} costs {number}; {_condition(result, owned)}."
-    second, share = found.order[1], found.likely[1]
-    tie = ", a tie" if second in found.ties else ""
+    second, share = judged.order[1], judged.likely[1]
+    tie = ", a tie" if second in judged.ties else ""
     return (
         f"{names[best]} is cheapest at {number}, {share:.0%} likely before {names[second]}{tie}; "
         f"{_condition(result, owned)}."
@@ -75,17 +75,17 @@ def _price(owned: Owned) -> str:
     return show(listed[0].value, "USD", 3) if listed else "-"
 
 
-def _summary(result: Owning, found: Verdict) -> tuple[list[str], list[list[str]]]:
+def _summary(result: Owning, judged: Verdict) -> tuple[list[str], list[list[str]]]:
     """Return headings, and one row a system: the ranked ones by price, then the others."""
     names = distinct([owned.name for owned in result.systems])
-    likely = dict(zip(found.order, found.likely, strict=True))
+    likely = dict(zip(judged.order, judged.likely, strict=True))
     rows = []
-    for at in (*found.order, *(at for at, _ in found.unranked)):
+    for at in (*judged.order, *(at for at, _ in judged.unranked)):
         owned = result.systems[at]
         tpot = float(owned.answer.metrics["tpot_s"])
         ends = result.percentiles(at, "blended")
         money = "-" if ends["p50"] is None else f"{money_figure(ends['p50'])} ({_span(ends)})"
-        chance = "" if at not in likely or at == found.order[0] else f"{1 - likely[at]:.0%}"
+        chance = "" if at not in likely or at == judged.order[0] else f"{1 - likely[at]:.0%}"
         users = f"{float(owned.scenario.traffic.concurrency):,.0f}"
         speed = show(tpot, "s", 3) if tpot == tpot else "-"
         rows.append([names[at], _plan(owned), users, speed, money, chance, _price(owned)])
@@ -93,19 +93,19 @@ def _summary(result: Owning, found: Verdict) -> tuple[list[str], list[list[str]]
     return headings, rows
 
 
-def _caveats(result: Owning, found: Verdict) -> list[str]:
+def _caveats(result: Owning, judged: Verdict) -> list[str]:
     """Return what the reader must know before the rest: limits, the market, what decides."""
     names = distinct([owned.name for owned in result.systems])
-    lines = [f"{names[at]}: {why}" for at, why in found.unranked]
+    lines = [f"{names[at]}: {why}" for at, why in judged.unranked]
     for name, owned in zip(names, result.systems, strict=True):
         full = None if owned.flow is None else full_from(owned.flow.years)
         if full is not None:
             lines.append(f"{name}: its load needs another deployment from year {full} on")
-    lines += [f"{names[at]}: {result.systems[at].limit}" for at in found.order if result.systems[at].limit]
-    if market := _market(result, found):
+    lines += [f"{names[at]}: {result.systems[at].limit}" for at in judged.order if result.systems[at].limit]
+    if market := _market(result, judged):
         lines.append(market)
-    if found.order:
-        best = found.order[0]
+    if judged.order:
+        best = judged.order[0]
         if decides := _decides(result, best):
             lines.append(f"{names[best]}: {decides[0]}")
         lines += [f"{names[best]}: {'; '.join(result.systems[best].labels)}"] if result.systems[best].labels else []
@@ -115,7 +115,7 @@ def _caveats(result: Owning, found: Verdict) -> list[str]:
     return lines
 
 
-def _market(result: Owning, found: Verdict) -> str:
+def _market(result: Owning, judged: Verdict) -> str:
     """Return what the market sells the model's tokens at, and where the cheapest machine stands."""
     if result.sold is None:
         return ""
@@ -123,9 +123,9 @@ def _market(result: Owning, found: Verdict) -> str:
     line = f"sold at {_two(said.low)}-{_two(said.high)} USD/Mtok blended ({said.date}, {said.providers} providers)"
     if said.old:
         line += f"; {', '.join(said.old)} older than two quarters"
-    if not found.order:
+    if not judged.order:
         return line
-    middle = result.percentiles(found.order[0], "blended")["p50"] or 0.0
+    middle = result.percentiles(judged.order[0], "blended")["p50"] or 0.0
     if middle > said.high:
         return f"{line}: the cheapest here costs more at this speed, load and price"
     return f"{line}: the cheapest here lies {'inside' if middle >= said.low else 'below'}"
@@ -148,25 +148,25 @@ def print_owning(result: Owning, console: Any, verbose: bool = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    found = verdict(result)
+    judged = verdict(result)
     if all(owned.answer.reason for owned in result.systems):
         console.print(Text(sentence(result)))
         return
     console.print(Text(sentence(result), style="bold"))
-    headings, rows = _summary(result, found)
+    headings, rows = _summary(result, judged)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for at, heading in enumerate(headings):
         table.add_column(heading, justify="left" if at in (0, 1) else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
-    lines = _caveats(result, found)
-    if len(found.order) > 1:
+    lines = _caveats(result, judged)
+    if len(judged.order) > 1:
         lines.insert(0, "chance: that it is cheaper than the first")
     own = [word for word in result.assumed if catalog.IN_PLACE in word or word.startswith("region ")]
     own += dict.fromkeys(line for owned in result.systems for line in owned.answer.warnings if is_idle(line))
     print_said([("mind", lines if verbose else [*lines[:6], *own])], console)
-    for at in range(len(result.systems)) if verbose else found.order[:1]:
+    for at in range(len(result.systems)) if verbose else judged.order[:1]:
         if result.systems[at].choice is not None:
             _print_choice(result.systems[at], console)
     if verbose:
@@ -198,15 +198,15 @@ def _curves(result: Owning) -> list[tuple[str, list[str]]]:
     """Return cost against speed of each system, and whose it is on the frontier of all."""
     names = distinct([owned.name for owned in result.systems])
     every = [(point.tpot, point.usd) for owned in result.systems for point in owned.curve]
-    found = []
+    curves = []
     for name, owned in zip(names, result.systems, strict=True):
         words = []
         for point in owned.curve:
             beaten = any(tpot <= point.tpot and usd < point.usd for tpot, usd in every)
             words.append(f"{show(point.tpot, 's', 3)} {money_figure(point.usd)}{'' if beaten else '*'}")
         if words:
-            found.append((f"USD/Mtok by TPOT of {name} (* on the frontier of all)", [", ".join(words)]))
-    return found
+            curves.append((f"USD/Mtok by TPOT of {name} (* on the frontier of all)", [", ".join(words)]))
+    return curves
 
 
 def _span(ends: Mapping[str, float | None]) -> str:
@@ -232,43 +232,43 @@ def _rows(result: Owning) -> list[tuple[str, list[str]]]:
     systems = result.systems
     plan = [owned.scenario.deployment for owned in systems]
     rows: list[tuple[str, list[str]]] = [
-        ("plan", [f"TP{one.tp:g}" + (f" PP{one.pp:g}" if float(one.pp) > 1 else "") for one in plan]),
-        ("chips", [f"{one['chips']:,g}" for one in data]),
-        ("requests at once", [f"{one['traffic']['concurrency']:,g}" for one in data]),
-        ("TPOT", [show(one["tpot_s"], "s", 3) if one["tpot_s"] else "-" for one in data]),
+        ("plan", [f"TP{answer.tp:g}" + (f" PP{answer.pp:g}" if float(answer.pp) > 1 else "") for answer in plan]),
+        ("chips", [f"{answer['chips']:,g}" for answer in data]),
+        ("requests at once", [f"{answer['traffic']['concurrency']:,g}" for answer in data]),
+        ("TPOT", [show(answer["tpot_s"], "s", 3) if answer["tpot_s"] else "-" for answer in data]),
         ("", []),
     ]
     for of in ("input", "output", "blended"):
         ends = [result.percentiles(at, of) for at in range(len(systems))]
-        rows.append((f"$/Mtok {of}", [_money(one["p50"]) for one in ends]))
-        rows.append(("  P10-P90", [_span(one) for one in ends]))
+        rows.append((f"$/Mtok {of}", [_money(answer["p50"]) for answer in ends]))
+        rows.append(("  P10-P90", [_span(answer) for answer in ends]))
     rows += [
         (f"cheaper than {REFERENCE}", _cheaper(result)),
-        (f"ties with {REFERENCE} at", [_usd(one["tie_price_usd"]) for one in data]),
+        (f"ties with {REFERENCE} at", [_usd(answer["tie_price_usd"]) for answer in data]),
         ("price of the system", [_usd(_known(float(owned.scenario.system.price.system))) for owned in systems]),
         ("  basis, date", [f"{p.basis} {p.date}".strip() or "-" for p in (s.scenario.system.price for s in systems)]),
         ("", []),
-        ("$/chip-hour", [_money(one["usd_per_chip_hour"]) for one in data]),
-        ("$/system-month", [_usd(one["usd_per_system_month"]) for one in data]),
-        ("capital", [_usd(one["capex_usd"]) for one in data]),
+        ("$/chip-hour", [_money(answer["usd_per_chip_hour"]) for answer in data]),
+        ("$/system-month", [_usd(answer["usd_per_system_month"]) for answer in data]),
+        ("capital", [_usd(answer["capex_usd"]) for answer in data]),
     ]
-    hourly = [one["costs"]["hourly_usd"] for one in data]
-    for cause in dict.fromkeys(cause for one in hourly for cause in one):
-        rows.append((f"  {cause}", [_part(one, cause) for one in hourly]))
+    hourly = [answer["costs"]["hourly_usd"] for answer in data]
+    for cause in dict.fromkeys(cause for answer in hourly for cause in answer):
+        rows.append((f"  {cause}", [_part(answer, cause) for answer in hourly]))
     rows += [
-        ("ties with rent when busy", [_share(one["break_even_utilisation"]) for one in data]),
-        ("$/task", [_money(one["usd_per_task"]) for one in data]),
-        ("NPV of what is paid", [_usd(one["npv_usd"]) for one in data]),
+        ("ties with rent when busy", [_share(answer["break_even_utilisation"]) for answer in data]),
+        ("$/task", [_money(answer["usd_per_task"]) for answer in data]),
+        ("NPV of what is paid", [_usd(answer["npv_usd"]) for answer in data]),
         ("", []),
-        ("power, serving", [show(one["power_w"], "W", 3) if one["power_w"] else "-" for one in data]),
-        ("  at the utility, mean", [_watts(one, "utility_over_the_day") for one in data]),
-        ("  nameplate", [_watts(one, "nameplate") for one in data]),
-        ("J/output token", [_money(one["joules_per_output_token"]) for one in data]),
+        ("power, serving", [show(answer["power_w"], "W", 3) if answer["power_w"] else "-" for answer in data]),
+        ("  at the utility, mean", [_watts(answer, "utility_over_the_day") for answer in data]),
+        ("  nameplate", [_watts(answer, "nameplate") for answer in data]),
+        ("J/output token", [_money(answer["joules_per_output_token"]) for answer in data]),
         ("  P10-P90", [_span(result.percentiles(at, "joules_per_output_token")) for at in range(len(systems))]),
-        ("in+out tok/s/kW", [_money(one["tokens_per_s_per_kw"]) for one in data]),
-        ("gCO2e/Mtok out, running", [_carbon(one, "operational") for one in data]),
-        ("  embodied", [_carbon(one, "embodied") for one in data]),
-        ("L water/Mtok out", [_money(one["costs"]["water_l_per_mtok_output"]) for one in data]),
+        ("in+out tok/s/kW", [_money(answer["tokens_per_s_per_kw"]) for answer in data]),
+        ("gCO2e/Mtok out, running", [_carbon(answer, "operational") for answer in data]),
+        ("  embodied", [_carbon(answer, "embodied") for answer in data]),
+        ("L water/Mtok out", [_money(answer["costs"]["water_l_per_mtok_output"]) for answer in data]),
     ]
     return rows
 
@@ -316,19 +316,19 @@ def _decides(result: Owning, at: int) -> list[str]:
 
 def _said(result: Owning) -> list[tuple[str, list[str]]]:
     """Return headings with their lines: what decides, labels, implied prices, assumptions and warnings."""
-    found = []
+    said = []
     names = distinct([owned.name for owned in result.systems])
     for at, (name, owned) in enumerate(zip(names, result.systems, strict=True)):
         if owned.labels:
-            found.append((f"labels of {name}", list(owned.labels)))
+            said.append((f"labels of {name}", list(owned.labels)))
         if lines := _decides(result, at):
-            found.append((f"what decides {name}", lines))
+            said.append((f"what decides {name}", lines))
         prices = implied(owned.scenario.system, owned.scenario.economics)
         hours = [f"{kind.removeprefix('cost_').replace('_', ' ')} {_usd(value)}" for kind, value in prices.items()]
         if hours:
-            found.append((f"price of a {name} that published GPU-hours imply", [", ".join(hours)]))
-    found.append(("assumed, for all", list(result.assumed)))
-    return found + [entry for entry in notes([owned.answer for owned in result.systems]) if "assumed" not in entry[0]]
+            said.append((f"price of a {name} that published GPU-hours imply", [", ".join(hours)]))
+    said.append(("assumed, for all", list(result.assumed)))
+    return said + [entry for entry in notes([owned.answer for owned in result.systems]) if "assumed" not in entry[0]]
 
 
 def _title(result: Owning) -> str:

@@ -8,13 +8,13 @@ from perfmodel.evidence.session_import import Imported
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 
 
-def _title(found: Imported) -> str:
-    told = found.figures
-    return f"{found.name}, {found.form}: {told.sessions:,} sessions, {told.calls:,} calls, {told.tasks:,} tasks"
+def _title(imported: Imported) -> str:
+    told = imported.figures
+    return f"{imported.name}, {imported.form}: {told.sessions:,} sessions, {told.calls:,} calls, {told.tasks:,} tasks"
 
 
-def _rows(found: Imported) -> list[tuple[str, list[str]]]:
-    told = found.figures
+def _rows(imported: Imported) -> list[tuple[str, list[str]]]:
+    told = imported.figures
     return [
         ("hit ceiling, a cache without limit", [f"{told.hit_ceiling:.1%}"]),
         ("tokens read for one written", [f"{told.read_per_written:.1f}"]),
@@ -26,25 +26,25 @@ def _rows(found: Imported) -> list[tuple[str, list[str]]]:
     ]
 
 
-def print_traffic(found: Imported, console: Any) -> None:
+def print_traffic(imported: Imported, console: Any) -> None:
     """Print a table, what was assumed, and where the file lies.
 
     Parameters
     ----------
-    found : Imported
+    imported : Imported
     console : rich.console.Console
     """
-    side_by_side(_title(found), ("",), _rows(found), console)
-    print_said([("assumed", found.notes)], console)
-    if found.path:
-        console.print(f"wrote {found.path}")
+    side_by_side(_title(imported), ("",), _rows(imported), console)
+    print_said([("assumed", imported.notes)], console)
+    if imported.path:
+        console.print(f"wrote {imported.path}")
 
 
-def traffic_html(found: Imported) -> str:
+def traffic_html(imported: Imported) -> str:
     """Return the table as HTML."""
-    return table_html(_title(found), ("",), _rows(found), [("assumed", found.notes)])
+    return table_html(_title(imported), ("",), _rows(imported), [("assumed", imported.notes)])
 
 
-def traffic_text(found: Imported) -> str:
+def traffic_text(imported: Imported) -> str:
     """Return the table as plain text."""
-    return plain(lambda console: print_traffic(found, console))
+    return plain(lambda console: print_traffic(imported, console))

@@ -41,18 +41,18 @@ def share(value: float | None, sign: bool = False) -> str:
     return f"{value:+.{digits}%}" if sign else f"{value:.{digits}%}"
 
 
-def cells(one: Score) -> list[str]:
+def cells(score: Score) -> list[str]:
     """Return a score as the cells of its line."""
     return [
-        f"{one.rows:,}",
-        share(one.coverage),
-        share(one.mape),
-        share(one.median),
-        share(one.bias, sign=True),
-        share(one.p90),
-        share(one.within),
-        share(one.in_band),
-        share(one.worst, sign=True),
+        f"{score.rows:,}",
+        share(score.coverage),
+        share(score.mape),
+        share(score.median),
+        share(score.bias, sign=True),
+        share(score.p90),
+        share(score.within),
+        share(score.in_band),
+        share(score.worst, sign=True),
     ]
 
 
@@ -97,23 +97,25 @@ def tree(result: Validation, data: str, part: str) -> list[tuple[int, str, Score
         lines.append((0, total.group[0], total))
         timed = ("load", "tp", "lengths", "release") if total.group[0] in ("TTFT", "TPOT") else ()
         for by in ("kind", "chip", "engine", *timed, "calibration"):
-            found = [one for one in result.of(data, part, by) if one.group[0] == total.group[0]]
+            found = [each for each in result.of(data, part, by) if each.group[0] == total.group[0]]
             if len(found) > 1:
-                lines += [(1, one.group[1], one) for one in found if one.group[1] not in ("", "-")]
-        groups = [one for one in result.of(data, part, "group") if one.group[0] == total.group[0]]
+                lines += [(1, each.group[1], each) for each in found if each.group[1] not in ("", "-")]
+        groups = [each for each in result.of(data, part, "group") if each.group[0] == total.group[0]]
         if len(groups) > 1 and total.answered:
             # The engine is said where it tells groups apart.
-            last = None if len({one.group[3] for one in groups}) > 1 else 3
-            lines += [(2, " ".join(name for name in one.group[1:last] if name not in ("", "-")), one) for one in groups]
+            last = None if len({each.group[3] for each in groups}) > 1 else 3
+            lines += [
+                (2, " ".join(name for name in each.group[1:last] if name not in ("", "-")), each) for each in groups
+            ]
     return lines
 
 
-def _score_row(label: str, one: Score, width: int) -> list[Any]:
+def _score_row(label: str, score: Score, width: int) -> list[Any]:
     from rich.text import Text
 
-    kept = [cell for name, cell in zip(COLUMNS, cells(one), strict=True) if width >= 100 or name not in _WIDE_ONLY]
+    kept = [cell for name, cell in zip(COLUMNS, cells(score), strict=True) if width >= 100 or name not in _WIDE_ONLY]
     shown = [Text(label), *(Text(cell) for cell in kept)]
-    return [*shown, Text(one.worst_row)] if width >= 120 else shown
+    return [*shown, Text(score.worst_row)] if width >= 120 else shown
 
 
 def _say(console: Any, heading: str, lines: Sequence[str]) -> None:
@@ -188,14 +190,14 @@ def contradictions(rows: Sequence[Row]) -> list[str]:
             twice.setdefault(tuple(row.given.get(name, "") for name in names), []).append(row)
     lines = []
     for same in twice.values():
-        for one, other in itertools.combinations(same, 2):
-            alike = all(one.given.get(name) == other.given.get(name) for name in layout)
-            if one.value == other.value:
+        for pair, other in itertools.combinations(same, 2):
+            alike = all(pair.given.get(name) == other.given.get(name) for name in layout)
+            if pair.value == other.value:
                 lines.append(
-                    f"{describe(one)}: {one.metric} {one.value:g} twice{'' if alike else ', under two layouts'}"
+                    f"{describe(pair)}: {pair.metric} {pair.value:g} twice{'' if alike else ', under two layouts'}"
                 )
-            elif alike and max(one.value, other.value) > 1.25 * min(one.value, other.value):
-                lines.append(f"{describe(one)}: {one.metric} {one.value:g} and {other.value:g} of the same layout")
+            elif alike and max(pair.value, other.value) > 1.25 * min(pair.value, other.value):
+                lines.append(f"{describe(pair)}: {pair.metric} {pair.value:g} and {other.value:g} of the same layout")
     return lines
 
 
@@ -220,11 +222,11 @@ def left_out(result: Validation) -> list[tuple[int, list[str]]]:
     for row in result.left_out:
         whole_split = row["what"] == "all"
         cells = [f"{row['left_out']} left out" if whole_split else row["what"]]
-        for one in (row["tpot"], row["ttft"]):
-            if one is None:
+        for time in (row["tpot"], row["ttft"]):
+            if time is None:
                 cells += ["-"] * 4
             else:
-                cells += [f"{one['n']:,}", share(one["mape"]), share(one["median"]), share(one["bias"], sign=True)]
+                cells += [f"{time['n']:,}", share(time["mape"]), share(time["median"]), share(time["bias"], sign=True)]
         lines.append((0 if whole_split else 1, cells))
     return lines
 
@@ -253,24 +255,24 @@ def print_validation(result: Validation, console: Any, groups: bool = True) -> N
         if at:
             console.print()
         console.print(Text(headline(result, data), style="bold"))
-        mine = [row for row in result.rows if row.data == data]
+        of_data = [row for row in result.rows if row.data == data]
         for part, says in PART_SAYS.items():
-            if not any(row.part == part for row in mine):
+            if not any(row.part == part for row in of_data):
                 continue
             console.print()
             made = _table(says, "", console)
-            for depth, label, one in tree(result, data, part):
+            for depth, label, score in tree(result, data, part):
                 if depth == 2 and not groups:
                     continue
                 if depth == 0 and made.row_count:
                     made.add_section()
-                made.add_row(*_score_row(f"{'  ' * depth}{label}", one, console.width))
+                made.add_row(*_score_row(f"{'  ' * depth}{label}", score, console.width))
             console.print(made)
-        _say(console, "anomalies", anomalies(mine))
-        _say(console, "more than three times off", _first(beyond(mine)))
-        _say(console, "one run twice, or one layout with two values", _first(contradictions(mine), 8))
-        _say(console, "no prediction", reasons(mine))
-        _say(console, "taken as, where the row does not say", assumptions(mine))
+        _say(console, "anomalies", anomalies(of_data))
+        _say(console, "more than three times off", _first(beyond(of_data)))
+        _say(console, "one run twice, or one layout with two values", _first(contradictions(of_data), 8))
+        _say(console, "no prediction", reasons(of_data))
+        _say(console, "taken as, where the row does not say", assumptions(of_data))
     if result.left_out:
         _print_left_out(result, console)
     _say(console, "fitted parameters behind these predictions", _fitted(result))

@@ -144,16 +144,16 @@ def _histogram(family: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _families(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
     """Return the answered rows of each metric and unit, the largest first."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    families: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if math.isfinite(row.error) and row.predicted > 0:
-            found.setdefault((row.metric, row.given["unit"].strip()), []).append(row)
-    return [(metric, unit, group) for (metric, unit), group in sorted(found.items(), key=lambda item: -len(item[1]))]
+            families.setdefault((row.metric, row.given["unit"].strip()), []).append(row)
+    return [(metric, unit, group) for (metric, unit), group in sorted(families.items(), key=lambda item: -len(item[1]))]
 
 
 def _data_section(result: Validation, data: str, at: int) -> str:
-    mine = [row for row in result.rows if row.data == data]
-    families = [family for family in _families(mine) if len(family[2]) >= 5][:6]
+    of_data = [row for row in result.rows if row.data == data]
+    families = [family for family in _families(of_data) if len(family[2]) >= 5][:6]
     scatters, histograms = [], []
     for index, (metric, unit, rows) in enumerate(families):
         caption = (
@@ -172,7 +172,7 @@ def _data_section(result: Validation, data: str, at: int) -> str:
         lines_of = tree(result, data, part)
         lines = [[label, *cells(one), one.worst_row] for _, label, one in lines_of]
         tables.append(page.table(headings, lines, says, numbers, [depth for depth, _, _ in lines_of]))
-    scored = [row for row in mine if math.isfinite(row.error) and row.part == "predicted"]
+    scored = [row for row in of_data if math.isfinite(row.error) and row.part == "predicted"]
     worst = sorted(scored, key=lambda row: -abs(math.log(max(row.predicted, 1e-300) / row.value)))[:20]
     worst_table = page.table(
         ["metric", "row", "measured", "predicted", "error", "mind"],
@@ -190,9 +190,9 @@ def _data_section(result: Validation, data: str, at: int) -> str:
         "The 20 predicted values that lie farthest off, as a ratio.",
         (2, 3, 4),
     )
-    apart = page.table(["rows", "why they are kept apart"], _split(anomalies(mine)), "Anomalies.", (0,))
-    unanswered = page.table(["rows", "why there is no prediction"], _split(reasons(mine)), "", (0,))
-    taken = page.table(["rows", "taken as, where the row does not say"], _split(assumptions(mine)), "", (0,))
+    apart = page.table(["rows", "why they are kept apart"], _split(anomalies(of_data)), "Anomalies.", (0,))
+    unanswered = page.table(["rows", "why there is no prediction"], _split(reasons(of_data)), "", (0,))
+    taken = page.table(["rows", "taken as, where the row does not say"], _split(assumptions(of_data)), "", (0,))
     return page.section(
         f"Measurements: {data}",
         page.paragraph(f"{headline(result, data)}."),
@@ -218,13 +218,14 @@ def _split(lines: Sequence[str]) -> list[list[str]]:
 def _headline_cards(result: Validation) -> str:
     entries = []
     for data in result.files():
-        for one in result.of(data, "predicted", "metric"):
-            if one.answered >= 5:
+        for each in result.of(data, "predicted", "metric"):
+            if each.answered >= 5:
                 entries.append(
                     (
-                        f"{one.group[0]}",
-                        share(one.mape),
-                        f"MAPE, bias {share(one.bias, sign=True)}; {one.answered:,} of {one.rows:,} values of {data}",
+                        f"{each.group[0]}",
+                        share(each.mape),
+                        f"MAPE, bias {share(each.bias, sign=True)}; "
+                        f"{each.answered:,} of {each.rows:,} values of {data}",
                     )
                 )
     return page.cards(entries[:8]) if entries else ""

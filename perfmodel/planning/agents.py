@@ -128,8 +128,8 @@ class Agents(Shown):
     def to_dict(self) -> shapes.Agents:
         """Return the documented JSON object."""
         asked = question_of(self.scenario)
-        found, cliff = self.answer, self.cliff
-        told: dict[str, Any] = {} if found is None else _numbers(found)
+        answer, cliff = self.answer, self.cliff
+        told: dict[str, Any] = {} if answer is None else _numbers(answer)
         names = (
             "hit_rate",
             "hit_ceiling",
@@ -161,9 +161,9 @@ class Agents(Shown):
             "cliff_users_cold": shapes.number(math.nan if cliff is None else cliff.users_cold),
             "cliff_pool_bytes": shapes.number(math.nan if cliff is None else cliff.pool),
             "pool_bytes": shapes.number(self.pool),
-            "past_cliff": None if found is None else self.past_cliff,
+            "past_cliff": None if answer is None else self.past_cliff,
             "tiers": self._tiers(),
-            "cold": None if found is None or found.cold is None else _start(found.cold),
+            "cold": None if answer is None or answer.cold is None else _start(answer.cold),
             "worth": [
                 {
                     "change": worth.change,
@@ -200,7 +200,7 @@ class Agents(Shown):
         return rows
 
 
-def _numbers(found: SessionAnswer) -> dict[str, Any]:
+def _numbers(answer: SessionAnswer) -> dict[str, Any]:
     names = {
         "hit_rate": "hit_rate",
         "hit_ceiling": "hit_ceiling",
@@ -217,8 +217,8 @@ def _numbers(found: SessionAnswer) -> dict[str, Any]:
         "waiting": "waiting",
         "prefill_share": "engine_load",
     }
-    told = {key: float(getattr(found, name)) for key, name in names.items()}
-    return told | {f"ttft_p{share}_s": float(found.first_token.quantile(share / 100)) for share in (50, 95, 99)}
+    told = {key: float(getattr(answer, name)) for key, name in names.items()}
+    return told | {f"ttft_p{share}_s": float(answer.first_token.quantile(share / 100)) for share in (50, 95, 99)}
 
 
 def _start(found: SessionAnswer) -> shapes.ColdStart:
@@ -317,23 +317,23 @@ def ask(
     routing = routing_of(scenario)
     scenario = replace(scenario, assumed=tuple(_assumed(scenario, session, tiers, routing)))
     blank = Agents(scenario, session, users, tuple(tiers), routing.policy)
-    one = replace(scenario, deployment=replace(scenario.deployment, dp=1.0))
+    single = replace(scenario, deployment=replace(scenario.deployment, dp=1.0))
     calls = drawn_calls(traffic)
     asked = replace(
-        one.traffic,
+        single.traffic,
         prompt=float(calls.prompt.max()),
         output=float(calls.output.mean()),
         concurrency=1.0,
         lengths="fixed",
     )
-    if not evaluate(replace(one, traffic=asked), ()).fits:
-        why = run(replace(one, traffic=asked)).reason
+    if not evaluate(replace(single, traffic=asked), ()).fits:
+        why = run(replace(single, traffic=asked)).reason
         return replace(blank, reason=f"the longest call of a session: {why}")
-    machine = session_machine(one, traffic)
+    machine = session_machine(single, traffic)
     answer = session_answer(machine, traffic, users, tiers, routing)
     fall = session_cliff(machine, traffic, users, tiers, routing, CLIFF) if cliff else None
     hourly, chips = _money(scenario, traffic, answer)
-    found = replace(
+    agents = replace(
         blank,
         answer=answer,
         cliff=fall,
@@ -343,8 +343,8 @@ def ask(
         pool=float(machine.pool),
         token_bytes=float(machine.token_bytes),
     )
-    worths = tuple(_worths(found, machine, traffic, routing)) if worth else ()
-    return replace(found, worths=worths, warnings=tuple(_mind(found, traffic, session)))
+    worths = tuple(_worths(agents, machine, traffic, routing)) if worth else ()
+    return replace(agents, worths=worths, warnings=tuple(_mind(agents, traffic, session)))
 
 
 def _assumed(scenario: Scenario, session: Session, tiers: Sequence[Tier], routing: SessionRouting) -> list[str]:
@@ -384,13 +384,13 @@ def _per_task(scenario: Scenario, hourly: float, answer: SessionAnswer) -> float
     return hourly / sold if sold > 0 else math.nan
 
 
-def _worths(found: Agents, machine: SessionMachine, traffic: SessionTraffic, routing: SessionRouting) -> list[Worth]:
+def _worths(agents: Agents, machine: SessionMachine, traffic: SessionTraffic, routing: SessionRouting) -> list[Worth]:
     """Return what more host memory, faster links, a longer TTL and routing by prefix are worth, each by itself."""
     asked: list[tuple[str, SessionTraffic, list[Tier], SessionRouting]] = []
-    tiers = list(found.tiers)
+    tiers = list(agents.tiers)
     host = next((at for at, tier in enumerate(tiers) if tier.name == "host"), None)
     if host is None:
-        more = [Tier("host", float(found.pool) + _MORE, _LINK, START), *tiers]
+        more = [Tier("host", float(agents.pool) + _MORE, _LINK, START), *tiers]
         asked.append(("100 GB of host memory a replica beyond its cache, at 50 GB/s", traffic, more, routing))
     else:
         more = [replace(tier, capacity=tier.capacity + _MORE) if at == host else tier for at, tier in enumerate(tiers)]
@@ -404,16 +404,16 @@ def _worths(found: Agents, machine: SessionMachine, traffic: SessionTraffic, rou
         asked.append(("routing by prefix", traffic, tiers, replace(routing, policy="prefix")))
     worths = []
     for change, law, below, dealt in asked:
-        answer = session_answer(machine, law, found.users, below, dealt)
-        cliff = session_cliff(machine, law, found.users, below, dealt, CLIFF)
-        cost = _per_task(found.scenario, found.usd_per_hour, answer)
+        answer = session_answer(machine, law, agents.users, below, dealt)
+        cliff = session_cliff(machine, law, agents.users, below, dealt, CLIFF)
+        cost = _per_task(agents.scenario, agents.usd_per_hour, answer)
         worths.append(Worth(change, float(answer.hit_rate), float(answer.ttft), float(answer.task), cliff.users, cost))
     return worths
 
 
-def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]:
+def _mind(agents: Agents, traffic: SessionTraffic, session: Session) -> list[str]:
     """Return what to mind of an answer."""
-    assert found.answer is not None
+    assert agents.answer is not None
     said = []
     whole = drawn_calls(session_traffic(session)).prompt
     cut = float(np.mean(whole > traffic.longest))
@@ -422,34 +422,34 @@ def _mind(found: Agents, traffic: SessionTraffic, session: Session) -> list[str]
             f"{cut:.1%} of the calls have more than the {traffic.longest:,.0f} tokens that the model takes: cut"
         )
     calls = drawn_calls(traffic)
-    held = found.pool / found.token_bytes / float((calls.prompt + calls.output).mean())
+    held = agents.pool / agents.token_bytes / float((calls.prompt + calls.output).mean())
     if held < _MANY:
         off = "is a guess" if held < _FEW else "may be off by 0.06"
         said.append(f"{held:.1f} contexts fit a replica's memory: the hit rate {off}")
     said += [
-        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB adds nothing to {found.pool / 1e9:,.0f} GB of memory"
-        for tier in found.tiers
-        if tier.inclusive and not tier.pooled and tier.capacity <= found.pool
+        f"tier {tier.name} of {tier.capacity / 1e9:,.0f} GB adds nothing to {agents.pool / 1e9:,.0f} GB of memory"
+        for tier in agents.tiers
+        if tier.inclusive and not tier.pooled and tier.capacity <= agents.pool
     ]
-    for name, load in found.answer.tier_load.items():
+    for name, load in agents.answer.tier_load.items():
         if float(load) > 1:
             said.append(
                 f"loads need {float(load):.1f} times the bandwidth of tier {name}: they queue, and times are longer"
             )
-    if float(found.answer.engine_load) >= 0.999:
+    if float(agents.answer.engine_load) >= 0.999:
         said.append(
             "prefill takes all of the engine's time: calls wait without end, and users think less than they wait"
         )
-    if float(found.answer.waiting) > max(1.0, float(found.answer.running)):
-        waiting, running = float(found.answer.waiting), float(found.answer.running)
+    if float(agents.answer.waiting) > max(1.0, float(agents.answer.running)):
+        waiting, running = float(agents.answer.waiting), float(agents.answer.running)
         said.append(f"{waiting:,.0f} calls of a replica wait while {running:,.0f} run: for room or for prefill")
-    state = any(run.linear or run.mamba2 or run.mamba1 or run.recurrent for run in found.scenario.model.layers)
+    state = any(run.linear or run.mamba2 or run.mamba1 or run.recurrent for run in agents.scenario.model.layers)
     if state:
         said.append(
             "recurrent states are found at checkpoints only: hits are as if the engine kept one for every token"
         )
-    if found.past_cliff:
+    if agents.past_cliff:
         said.append("past the cliff: the hit rate is below 90 % of its ceiling")
-    if found.answer.cold is not None:
+    if agents.answer.cold is not None:
         said.append("a start with an empty cache stays at a lower hit rate: see cold")
     return said

@@ -131,11 +131,11 @@ def question(
     -------
     list of Agents
     """
-    found = []
+    unread = []
     for scenario, session, users, tiers in settled(kind, model, systems, set, given)[0]:
         answer = ask(scenario, session, users, tiers, worth)
-        found.append(replace(answer, warnings=(*_idle(answer, tiers), *answer.warnings)))
-    return found
+        unread.append(replace(answer, warnings=(*_idle(answer, tiers), *answer.warnings)))
+    return unread
 
 
 def _idle(answer: Agents, tiers: Sequence[Tier]) -> list[str]:
@@ -177,8 +177,8 @@ def settled(
     prompt, output = (max(1.0, round(float(part.mean()))) for part in (calls.prompt, calls.output))
     # A plan that nobody chose is that of the mean call.
     asked = replace(asked, prompt=prompt, output=output, concurrency=1.0)
-    found = [
+    questions = [
         (resolve(model, system, asked, mine), session, users, tiers)
         for system, mine in zip(systems, split_changes(systems, changes), strict=True)
     ]
-    return found, rest
+    return questions, rest

@@ -56,7 +56,7 @@ class AgentsSimulated(Shown):
     def to_dict(self) -> shapes.AgentsSimulation:
         """Return the documented JSON object."""
         asked = question_of(self.closed.scenario)
-        found = self.closed.answer
+        closed = self.closed.answer
         return {
             "model": asked["model"],
             "system": asked["system"],
@@ -65,17 +65,17 @@ class AgentsSimulated(Shown):
             "users": self.closed.users,
             "calls": self.calls,
             "seeds": self.seeds,
-            "call_s": shapes.number(None if found is None else found.call),
+            "call_s": shapes.number(None if closed is None else closed.call),
             "tiers": [
                 {
                     "name": name,
                     "simulated": value,
                     "standard_error": self.errors[name],
-                    "closed_form": float(found.hit_by_tier[name]),
+                    "closed_form": float(closed.hit_by_tier[name]),
                     "difference": self.differences()[name],
                 }
                 for name, value in self.simulated.items()
-                if found is not None
+                if closed is not None
             ],
             "reason": self.reason or None,
             "assumed": [*self.closed.scenario.assumed, *self.assumed()],

@@ -79,7 +79,7 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
     for name, value in others.items():
         if value and name in options_of(PoolsQuestion) and name in _SEARCHED:
             raise UserError(f"{flag(name)} is of a search over a rate; leave it out")
-    found, rejected, read, wrong = [], {}, dict[str, float](), list[str]()
+    plans, rejected, read, wrong = [], {}, dict[str, float](), list[str]()
     for system in systems:
         for on in _tried(system, others):
             try:
@@ -97,11 +97,11 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
             if answer is None:
                 rejected[on] = why
             else:
-                found.append(answer)
-    if wrong and len(wrong) == len(rejected) and len(dict.fromkeys(wrong)) == 1 and not found:
+                plans.append(answer)
+    if wrong and len(wrong) == len(rejected) and len(dict.fromkeys(wrong)) == 1 and not plans:
         # What every plan is refused for is wrong with the question.
         raise UserError(wrong[0])
-    return AgentsSizing(tuple(sorted(found, key=lambda one: one.usd_per_hour)), rejected, read)
+    return AgentsSizing(tuple(sorted(plans, key=lambda one: one.usd_per_hour)), rejected, read)
 
 
 #: Options of a search over a rate.
@@ -152,21 +152,21 @@ def _least(
 
 def _fails(answer: Agents, limits: Mapping[str, float]) -> str:
     """Return what a deployment misses; empty where it serves."""
-    found = answer.answer
-    if found is None:
+    reached = answer.answer
+    if reached is None:
         return answer.reason
-    if float(found.hit_rate) < CLIFF * found.hit_ceiling:
+    if float(reached.hit_rate) < CLIFF * reached.hit_ceiling:
         return "past the cliff of its cache"
-    if found.cold is not None and float(found.cold.hit_rate) < CLIFF * found.hit_ceiling:
+    if reached.cold is not None and float(reached.cold.hit_rate) < CLIFF * reached.hit_ceiling:
         return "a start with an empty cache never gets before the cliff"
     for name, limit in limits.items():
-        if (value := _value(found, name)) > limit:
+        if (value := _value(reached, name)) > limit:
             return f"{flag(name)[2:]} of {value:.3g} s is more than {limit:.3g} s"
     return ""
 
 
-def _value(found: SessionAnswer, name: str) -> float:
+def _value(answer: SessionAnswer, name: str) -> float:
     time, _, what = name.partition("_")
     if what == "mean":
-        return float(getattr(found, time))
-    return float(found.first_token.quantile(int(what[1:]) / 100))
+        return float(getattr(answer, time))
+    return float(answer.first_token.quantile(int(what[1:]) / 100))

@@ -106,11 +106,11 @@ def means_of(scenario: Scenario, lengths: Lengths) -> Means | Rejected:
     lengths : Lengths
     """
     longest = float((lengths.prompt + lengths.output).max())
-    held = fit(scenario, longest)
-    if not float(held.room) > 0:
+    memory = fit(scenario, longest)
+    if not float(memory.room) > 0:
         return Rejected(scenario, "the weights do not fit")
     mean_bytes = float(request_bytes(scenario, lengths.mean(lengths.prompt + lengths.output)))
-    room = float(held.room) / mean_bytes
+    room = float(memory.room) / mean_bytes
     if not room >= 1:
         return Rejected(scenario, "no request fits beside the weights")
     most = min(room, sequence_limit(scenario))

@@ -85,7 +85,7 @@ class Capacity(Shown):
 
     def verdict(self) -> list[str]:
         """Return a sentence a system: what it serves, with its condition."""
-        found = []
+        sentences = []
         for answer in self.answers:
             name, most = answer.scenario.system.name, answer.load.rate
             room = self.headroom(answer)
@@ -98,17 +98,17 @@ class Capacity(Shown):
             said = f"; {checked.words()}" if checked is not None else ""
             nodes = f"{self.nodes:g} node{'' if self.nodes == 1 else 's'}"
             what = in_words(self.objectives)
-            found.append(f"{nodes} of {name} serve {most:.3g} requests/s with {what}{against}{said}")
-        return [*found, *(f"{name}: nothing serves it: {why}" for name, why in self.unserved)]
+            sentences.append(f"{nodes} of {name} serve {most:.3g} requests/s with {what}{against}{said}")
+        return [*sentences, *(f"{name}: nothing serves it: {why}" for name, why in self.unserved)]
 
     def lines(self) -> list[str]:
         """Return how each answer came about, and what its objectives cannot go below."""
-        found = []
+        lines = []
         for answer in self.answers:
             left = self.nodes * float(answer.scenario.system.chips_per_node) - float(answer.chips)
             idle = f"; {left:g} chips are left over" if left >= 1 else ""
-            found += [f"{came_about(answer)}{idle}", *floor_words(answer)]
-        return found
+            lines += [f"{came_about(answer)}{idle}", *floor_words(answer)]
+        return lines
 
     def to_dict(self) -> shapes.Capacity:
         """Return the documented JSON object."""
@@ -158,15 +158,15 @@ class _Fleet:
     def best(self, base: Scenario, fixed: bool, unmeasured: bool) -> Sized | None:
         """Return the plan that serves most by its simulation, at the most that it serves."""
         plans = [base] if fixed else plans_of(base)
-        chained = [found for means in self._on_means(plans, unmeasured) if (found := self._chained(means)) is not None]
+        chained = [load for means in self._on_means(plans, unmeasured) if (load := self._chained(means)) is not None]
         chained.sort(key=lambda one: -one.load.rate)
         best: Sized | None = None
         for guess in chained[:_SIMULATED]:
             if guess.load.rate < _NEAR * chained[0].load.rate:
                 break
-            found = self._simulated(guess, 0.0 if best is None else best.load.rate)
-            if found is not None and (best is None or found.load.rate > best.load.rate):
-                best = found
+            load = self._simulated(guess, 0.0 if best is None else best.load.rate)
+            if load is not None and (best is None or load.load.rate > best.load.rate):
+                best = load
         for other in chained:
             if best is not None and other.scenario.deployment != best.scenario.deployment:
                 self.rejected.append(Rejected(other.scenario, f"serves {other.load.rate:.3g} requests/s"))
@@ -174,7 +174,7 @@ class _Fleet:
 
     def _on_means(self, plans: Any, unmeasured: bool) -> list[tuple[Means, Any, float]]:
         """Return the plans that serve most on means, with their batch caps and their token budget."""
-        found = []
+        candidates = []
         for scenario in plans:
             if not unmeasured and (what := machine_of(scenario.system).unmeasured(scenario)):
                 self.rejected.append(Rejected(scenario, f"nobody has measured {what}: --allow-unmeasured tries them"))
@@ -188,9 +188,9 @@ class _Fleet:
             else:
                 kept = front(np.stack([-means.rate, means.tpot, means.ttft], axis=1))
                 order = kept[np.argsort(-means.rate[kept])]
-                found.append((replicas * float(means.rate[order[0]]), (means, order)))
-        found.sort(key=lambda one: -one[0])
-        return [(means, means.cap[order], float(means.budget[order[0]])) for _, (means, order) in found[:_CHAINS]]
+                candidates.append((replicas * float(means.rate[order[0]]), (means, order)))
+        candidates.sort(key=lambda one: -one[0])
+        return [(means, means.cap[order], float(means.budget[order[0]])) for _, (means, order) in candidates[:_CHAINS]]
 
     def _chained(self, plan: tuple[Means, Any, float]) -> Sized | None:
         """Return a plan at the most that the chain says it serves."""

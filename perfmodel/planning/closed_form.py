@@ -248,7 +248,7 @@ def _number(coefficient: Any) -> float:
 
 def _carriers(ledger: Ledger, result: Node, walk: _Walk) -> Iterator[Line]:
     """Give the lines between an input and a result, those alone that the regime leaves a function of the input."""
-    found: set[int] = set()
+    carriers: set[int] = set()
     seen: set[int] = set()
     stack = [result]
     while stack:
@@ -257,6 +257,6 @@ def _carriers(ledger: Ledger, result: Node, walk: _Walk) -> Iterator[Line]:
             continue
         seen.add(id(node))
         if node.line is not None:
-            found.add(id(node.line))
+            carriers.add(id(node.line))
         stack += _below(node)
-    return (line for line in ledger.lines if id(line) in found)
+    return (line for line in ledger.lines if id(line) in carriers)

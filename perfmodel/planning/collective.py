@@ -123,9 +123,9 @@ def ask(
     def times(one: Scenario) -> Any:
         return dict(machine_of(one.system).collective(one.system, operation, ranks, size))
 
-    found = times(asked)
-    if not found:
+    answer = times(asked)
+    if not answer:
         raise UserError(f"collective {operation}: nothing is published of the links of {system.name} to answer it")
     unread = [said(path, entered=False, why="a collective is about links") for path in unmoved(asked, times)]
     mind = (*warnings, *unread, *catalog.in_place(system))
-    return Collective(system, chosen, operation, ranks, size, found, mind)
+    return Collective(system, chosen, operation, ranks, size, answer, mind)

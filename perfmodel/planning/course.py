@@ -84,19 +84,19 @@ class Path:
     @property
     def bought(self) -> list[float]:
         """Chips that are bought for each step: what those there are do not cover."""
-        held, found = 0.0, []
+        owned, purchases = 0.0, []
         for chips in self.chips:
-            found.append(max(0.0, chips - held))
-            held = max(held, chips)
-        return found
+            purchases.append(max(0.0, chips - owned))
+            owned = max(owned, chips)
+        return purchases
 
     @property
     def usd(self) -> float:
         """Mean cost of an hour over the steps, of the chips that are there by then [USD]."""
-        held, total = 0.0, 0.0
+        owned, total = 0.0, 0.0
         for answer in self.answers:
-            held = max(held, float(answer.chips))
-            total += answer.usd_per_hour / float(answer.chips) * held
+            owned = max(owned, float(answer.chips))
+            total += answer.usd_per_hour / float(answer.chips) * owned
         return total / len(self.answers)
 
     def plans(self) -> list[str]:
@@ -159,16 +159,16 @@ class Course(Shown):
 
     def flips(self) -> list[str]:
         """Return where another system, or another layout, becomes the best."""
-        found, last = [], ""
+        flips, last = [], ""
         for step, sizing in self._each():
             if not sizing.answers:
                 continue
             best = sizing.answers[0].scenario
             name = f"{best.system.name} {plan_name(best)}"
             if last and name != last:
-                found.append(f"from {step.rate:.4g} requests/s on {name} is the best, before it {last}")
+                flips.append(f"from {step.rate:.4g} requests/s on {name} is the best, before it {last}")
             last = name
-        return found
+        return flips
 
     def to_dict(self) -> shapes.Course:
         """Return the documented JSON object."""

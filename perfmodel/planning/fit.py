@@ -61,13 +61,13 @@ class FitAnswer(Shown):
     @property
     def parts(self) -> dict[str, float]:
         """Return the bytes of one chip by use; they add up to what the engine sees and what is missing."""
-        held = self.held
-        visible, room = float(held.capacity), float(held.room)
+        memory = self.held
+        visible, room = float(memory.capacity), float(memory.room)
         taken = {
-            "weights": float(held.weights) if held.weights_capacity is None else 0.0,
-            "activation_peak": min(float(held.activation_peak), max(0.0, float(held.spare))),
-            "non_torch": float(held.non_torch),
-            "cuda_graphs": float(held.cuda_graphs),
+            "weights": float(memory.weights) if memory.weights_capacity is None else 0.0,
+            "activation_peak": min(float(memory.activation_peak), max(0.0, float(memory.spare))),
+            "non_torch": float(memory.non_torch),
+            "cuda_graphs": float(memory.cuda_graphs),
         }
         return {
             "visible": visible,
@@ -184,7 +184,7 @@ def ask(
 _OF_SPEED = ("k", "alpha", "ar", "accept", "accept_logged")
 
 
-def _aside(options: Options, found: FitAnswer) -> list[str]:
+def _aside(options: Options, answer: FitAnswer) -> list[str]:
     """Return what became of options that memory does not depend on."""
     told = [
         f"{flag(name)} did not enter this answer: it is about speed"
@@ -192,28 +192,28 @@ def _aside(options: Options, found: FitAnswer) -> list[str]:
         if getattr(options, name) is not None
     ]
     if options.concurrency is not None:
-        enough = found.requests >= options.concurrency
+        enough = answer.requests >= options.concurrency
         told.append(f"{options.concurrency:g} requests at once {'fit' if enough else 'do not fit'}")
     return told
 
 
 def _answer(scenario: Scenario, context: float) -> FitAnswer:
-    held = fit(scenario, context)
+    memory = fit(scenario, context)
     replicas = float(scenario.deployment.groups)
-    fits = float(held.cap) >= 1
+    fits = float(memory.cap) >= 1
     grows, fixed = growth(scenario, context)
-    tokens = max(0.0, float(kv_tokens(scenario, held, context)))
+    tokens = max(0.0, float(kv_tokens(scenario, memory, context)))
     return FitAnswer(
         scenario=scenario,
-        held=held,
+        held=memory,
         context=context,
         per_token=float(grows),
         fixed=float(fixed),
         kv_tokens=tokens * replicas,
-        requests=float(held.cap) * replicas,
-        concurrency=float(held.concurrency) * replicas,
+        requests=float(memory.cap) * replicas,
+        concurrency=float(memory.concurrency) * replicas,
         fits=fits,
-        reason="" if fits else _misfit(scenario, held, context),
+        reason="" if fits else _misfit(scenario, memory, context),
         assumed=scenario.assumed,
         warnings=(*scenario.warnings, *_warnings(scenario, context, tokens)),
     )
@@ -232,31 +232,31 @@ def longest_request(scenario: Scenario, most: float) -> float:
     return low
 
 
-def _misfit(scenario: Scenario, held: Fit, context: float) -> str:
+def _misfit(scenario: Scenario, memory: Fit, context: float) -> str:
     plan = scenario.deployment
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
-    if float(held.room) <= 0:
-        rest = float(held.activation_peak) + float(held.non_torch) + float(held.cuda_graphs)
-        taken = f"{gib(held.weights)} of weights a chip and {gib(rest)} beside them"
-        if (own := held.weights_capacity) is not None:
-            why = f"{gib(held.weights)} of weights a chip do not leave room in {gib(own)}"
+    if float(memory.room) <= 0:
+        rest = float(memory.activation_peak) + float(memory.non_torch) + float(memory.cuda_graphs)
+        taken = f"{gib(memory.weights)} of weights a chip and {gib(rest)} beside them"
+        if (own := memory.weights_capacity) is not None:
+            why = f"{gib(memory.weights)} of weights a chip do not leave room in {gib(own)}"
         else:
-            why = f"{taken} leave no room for a cache in {held.utilisation:.0%} of {gib(held.capacity)}"
+            why = f"{taken} leave no room for a cache in {memory.utilisation:.0%} of {gib(memory.capacity)}"
         return (
             f"{scenario.model.name} in {plan.precision} does not fit {where}: {why}; "
             "more chips or a smaller precision would do"
         )
     longest = longest_request(scenario, context)
     return (
-        f"no request of {context:,.0f} tokens fits {where}: it needs {gib(held.per_request)} of cache a chip and "
-        f"{gib(held.room)} are free; {longest:,.0f} tokens would fit"
+        f"no request of {context:,.0f} tokens fits {where}: it needs {gib(memory.per_request)} of cache a chip and "
+        f"{gib(memory.room)} are free; {longest:,.0f} tokens would fit"
     )
 
 
 def _warnings(scenario: Scenario, context: float, tokens: float) -> list[str]:
-    found = []
+    mind = []
     if context > float(scenario.model.max_context):
-        found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
+        mind.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
     fits = tokens >= context
     moved = []
     for path, unit, value in quantities(scenario):
@@ -277,7 +277,7 @@ def _warnings(scenario: Scenario, context: float, tokens: float) -> list[str]:
             shifts = [end / tokens - 1 for end in ends]
             if max(map(abs, shifts)) >= 0.005:
                 moved.append((max(map(abs, shifts)), f"{span} moves the tokens {shifts[0]:+.0%} to {shifts[1]:+.0%}"))
-    return found + [text for _, text in sorted(moved, reverse=True)]
+    return mind + [text for _, text in sorted(moved, reverse=True)]
 
 
 def gib(value: Any) -> str:

@@ -41,15 +41,15 @@ class Limits:
             A plan of the system.
         """
         system, economics = scenario.system, scenario.economics
-        found = [(self.chips, f"needs more than {self.chips:,.0f} chips")]
+        bounds = [(self.chips, f"needs more than {self.chips:,.0f} chips")]
         if self.nodes < math.inf:
-            found.append(
+            bounds.append(
                 (self.nodes * float(system.chips_per_node), f"needs more than {self.nodes:,.0f} nodes (--max-nodes)")
             )
         if self.power < math.inf:
             watts = float(system.power.system_per_chip)
             said = f"needs more than {show(self.power, 'W')} by the nameplate, {show(watts, 'W')} a chip (--max-power)"
-            found.append(_within(self.power, watts, said, f"power of {system.name}", "--max-power"))
+            bounds.append(_within(self.power, watts, said, f"power of {system.name}", "--max-power"))
         if self.cost < math.inf:
             assert economics is not None
             extras = tco.price_with_extras(
@@ -60,8 +60,8 @@ class Limits:
                 f"costs more than {show(self.cost, 'USD')} to buy, {show(each, 'USD')} a chip with network, storage "
                 "and spares (--max-cost)"
             )
-            found.append(_within(self.cost, each, said, f"price of {system.name}", "--max-cost"))
-        return min(found, key=lambda one: one[0])
+            bounds.append(_within(self.cost, each, said, f"price of {system.name}", "--max-cost"))
+        return min(bounds, key=lambda one: one[0])
 
 
 def _within(limit: float, each: float, said: str, what: str, option: str) -> tuple[float, str]:

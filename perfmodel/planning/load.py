@@ -192,29 +192,29 @@ class Rated(Sized):
 
 def _under_rate(scenario: Scenario) -> shapes.Asked:
     """Return what was asked, without the clients of a closed loop, which a rate has not."""
-    found = question_of(scenario)
-    found["traffic"]["concurrency"] = None
+    question = question_of(scenario)
+    question["traffic"]["concurrency"] = None
     if is_trace(scenario.traffic.lengths):
         lengths = lengths_of(scenario.traffic)
-        found["traffic"] |= {
+        question["traffic"] |= {
             "prompt": shapes.number(lengths.mean(lengths.prompt)),
             "output": shapes.number(lengths.mean(lengths.output)),
         }
-    return found
+    return question
 
 
-def _spares(found: Availability) -> shapes.Spares:
+def _spares(availability: Availability) -> shapes.Spares:
     return {
-        "target": found.target,
-        "unit": found.unit,
-        "working": shapes.number(found.working),
-        "spares": found.spares if found.spares >= 0 else None,
-        "extra": shapes.number(found.extra),
-        "reached": shapes.number(found.reached),
-        "recovery_s": shapes.number(found.recovery_s),
-        "mtbf_s": shapes.number(found.mtbf_s),
-        "hit": shapes.number(found.hit),
-        "latency_p99_s": shapes.number(found.latency_p99_s),
+        "target": availability.target,
+        "unit": availability.unit,
+        "working": shapes.number(availability.working),
+        "spares": availability.spares if availability.spares >= 0 else None,
+        "extra": shapes.number(availability.extra),
+        "reached": shapes.number(availability.reached),
+        "recovery_s": shapes.number(availability.recovery_s),
+        "mtbf_s": shapes.number(availability.mtbf_s),
+        "hit": shapes.number(availability.hit),
+        "latency_p99_s": shapes.number(availability.latency_p99_s),
     }
 
 
@@ -288,13 +288,13 @@ def load_dict(answer: Sized) -> shapes.Prediction:
     """Return the JSON object of a prediction under a load: the keys of a prediction, times under the load, and more."""
     data: Any = run(replace(answer.scenario, changed=())).to_dict()
     data |= _under_rate(answer.scenario)
-    mine = answer.under_load()
-    times: Any = mine["times"]
+    under_load = answer.under_load()
+    times: Any = under_load["times"]
     if not answer.reason:
         # Rates, utilisations, power and cost are those of the arrivals, not of a closed loop at the mean number.
         steady = _steady(answer.scenario, answer.load)
-        found = evaluate(answer.scenario, (*METRICS, "breakdown"), steady)
-        under = found.metrics
+        answered = evaluate(answer.scenario, (*METRICS, "breakdown"), steady)
+        under = answered.metrics
         data.update({key: shapes.number(under[key]) for key in data if key in under})
         data["usd_per_mtok"] = per_mtok(under, {})
         data["output_tokens_per_s_per_user"] = shapes.number(1 / statistic(answer.load.queue, "tpot", "mean"))
@@ -308,7 +308,7 @@ def load_dict(answer: Sized) -> shapes.Prediction:
         if answer.reason:
             parts.update(dict.fromkeys(parts))
             continue
-        parts.update({cause: float(value) for cause, value in found.breakdown[phase].items()})
+        parts.update({cause: float(value) for cause, value in answered.breakdown[phase].items()})
         # What a request does not spend in its own steps it waits; where the mean over batches is below the step of the
         # mean batch, all parts give way alike.
         whole = sum(parts.values())
@@ -327,7 +327,7 @@ def load_dict(answer: Sized) -> shapes.Prediction:
         "rate_per_s": shapes.number(answer.load.rate),
         "objectives": shapes.numbers(answer.load.objectives.named()),
         "saturated": answer.load.queue.saturated,
-        **mine,
+        **under_load,
     }
     data["assumed"] = assumptions(answer.scenario)
     data["warnings"] = [*data["warnings"], *cautions(answer.scenario, answer.load), *answer.idle]
@@ -347,25 +347,25 @@ def cautions(scenario: Scenario, load: Loaded) -> list[str]:
     scenario : Scenario
     load : Loaded
     """
-    found = []
+    mind = []
     queue, scv = load.queue, float(scenario.traffic.arrival_scv)
     if not queue.saturated and queue.prefilling > 0.6:
-        found.append(
+        mind.append(
             f"prefill takes {queue.prefilling:.0%} of a replica's time: TPOT and P99 of the closed form are up to a "
             "factor of 2 off there; perfmodel simulate shows the spread"
         )
     if not 0.25 <= scv <= 4:
-        found.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
+        mind.append(f"arrivals with an SCV of {scv:g}: the closed form was compared with simulation from 0.25 to 4")
     if not queue.saturated and queue.utilisation > 0.9:
-        found.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
+        mind.append(f"at {queue.utilisation:.0%} of what the replicas can do waits hang on a few percent of the speed")
     if load.service.limit == "memory" and load.service.cap < FEW:
-        found.append(
+        mind.append(
             f"a replica's cache holds {load.service.cap:g} such requests: who fits beside whom decides, P99 TTFT of "
             "the closed form is up to five times off there; perfmodel simulate shows it"
         )
     if load.service.refused > 1e-6:
-        found.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
-    return found
+        mind.append(f"{load.service.refused:.2%} of the requests are longer than a replica's cache and are refused")
+    return mind
 
 
 def spread(name: str, value: Any) -> dict[str, Any]:

@@ -145,15 +145,15 @@ def inputs_of(scenario: Scenario) -> tuple[dict[str, float], list[str]]:
     ----------
     scenario : Scenario
     """
-    found: dict[str, float] = {}
+    inputs: dict[str, float] = {}
     sources: dict[str, None] = {}
     for path, _, value in quantities(scenario):
         if math.isnan(float(value)):
             continue
-        found[path] = float(value)
+        inputs[path] = float(value)
         source = provenance_of(scenario, path)
         sources[f"{source.source} ({source.kind})"] = None
-    return found, list(sources)
+    return inputs, list(sources)
 
 
 def as_asked(model: Any, systems: list[str], changes: Any, options: Mapping[str, Any]) -> Asked:
@@ -240,12 +240,12 @@ def read(path: Path) -> Plan:
     if raw["perfmodel_plan"] != FORMAT:
         raise UserError(f"{path}: perfmodel_plan {raw['perfmodel_plan']}: this version reads {FORMAT}")
     try:
-        found: Plan = TypeAdapter(Plan).validate_python(dict(raw))
+        plan: Plan = TypeAdapter(Plan).validate_python(dict(raw))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{path}: {where}: {first['msg'].lower()}") from None
-    return found
+    return plan
 
 
 @dataclass(frozen=True)
@@ -336,12 +336,12 @@ class PlanChecked(Shown):
 
 def _moved(before: Mapping[str, float], now: Mapping[str, float], units: Mapping[str, str]) -> tuple[Moved, ...]:
     """Return the numbers that differ, those that are gone or new too."""
-    found = []
+    moved = []
     for name in dict.fromkeys((*before, *now)):
         old, new = before.get(name, math.nan), now.get(name, math.nan)
         if not (old == new or abs(new - old) <= _MOVED * abs(old)):
-            found.append(Moved(name, old, new, units.get(name, "1")))
-    return tuple(found)
+            moved.append(Moved(name, old, new, units.get(name, "1")))
+    return tuple(moved)
 
 
 def _words(answer: Planned) -> str:

@@ -61,19 +61,19 @@ class Disaggregated(Shown):
 
     def to_dict(self) -> shapes.Pools:
         """Return the documented JSON object."""
-        found = self.pools
-        one, two = self.sides or (None, None)
+        pools = self.pools
+        side, two = self.sides or (None, None)
         return {
             "rate_per_s": shapes.number(self.rate),
             "objectives": shapes.numbers(self.objectives.named()),
-            "prefill": _pool(self.prefill, one, "ttft_s"),
+            "prefill": _pool(self.prefill, side, "ttft_s"),
             "decode": _pool(self.decode, two, "tpot_s"),
-            "chips": None if found is None else shapes.number(self.total("chips")),
-            "usd_per_hour": None if found is None else shapes.number(self.total("usd_per_hour")),
-            "power_w": None if found is None else shapes.number(self.total("power_w")),
-            "prefill_replicas_per_decode_replica": None if found is None else shapes.number(found.ratio),
-            "kv_transfer_s": None if found is None else shapes.number(found.transfer),
-            "tpot_with_transfer_s": None if found is None else shapes.number(found.tpot_mean),
+            "chips": None if pools is None else shapes.number(self.total("chips")),
+            "usd_per_hour": None if pools is None else shapes.number(self.total("usd_per_hour")),
+            "power_w": None if pools is None else shapes.number(self.total("power_w")),
+            "prefill_replicas_per_decode_replica": None if pools is None else shapes.number(pools.ratio),
+            "kv_transfer_s": None if pools is None else shapes.number(pools.transfer),
+            "tpot_with_transfer_s": None if pools is None else shapes.number(pools.tpot_mean),
             "reason": self.reason or None,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
@@ -96,12 +96,12 @@ class Disaggregated(Shown):
 
     def verdict(self) -> str:
         """Return what to take: both pools, what they cost, and how they were checked."""
-        one, two = self.sides
+        sizing, two = self.sides
         money = self.total("usd_per_hour")
         cost = f", {money:,.4g} USD an hour" if math.isfinite(money) else ""
         said = "; ".join(
             f"{name}: {side.checked.words()}"
-            for name, side in (("prefill", one), ("decode", two))
+            for name, side in (("prefill", sizing), ("decode", two))
             if side.checked is not None
         )
         pair = " + ".join(
@@ -245,24 +245,24 @@ def _fewest(
     lengths = lengths_of(first[0].traffic)
     best: tuple[Scenario, Scenario, Pools | list[tuple[str, str]]] | None = None
 
-    def better(found: Any) -> bool:
-        if best is None or not isinstance(found, Pools):
+    def better(pair: Any) -> bool:
+        if best is None or not isinstance(pair, Pools):
             return best is None
-        return not isinstance(best[2], Pools) or found.chips < best[2].chips
+        return not isinstance(best[2], Pools) or pair.chips < best[2].chips
 
-    for one in first:
-        if better(found := pools(one, second[0], lengths, rate, scv, objectives)):
-            best = one, second[0], found
+    for plan in first:
+        if better(pair := pools(plan, second[0], lengths, rate, scv, objectives)):
+            best = plan, second[0], pair
     assert best is not None
     for two in second[1:]:
-        if better(found := pools(best[0], two, lengths, rate, scv, objectives)):
-            best = best[0], two, found
+        if better(pair := pools(best[0], two, lengths, rate, scv, objectives)):
+            best = best[0], two, pair
     if not isinstance(best[2], Pools):
         # Neither pool alone was at fault: every pair is tried.
-        for one in first:
+        for plan in first:
             for two in second[1:]:
-                if better(found := pools(one, two, lengths, rate, scv, objectives)):
-                    best = one, two, found
+                if better(pair := pools(plan, two, lengths, rate, scv, objectives)):
+                    best = plan, two, pair
     return best
 
 
@@ -297,18 +297,18 @@ def disaggregated(
     first, second = (resolve(model, on, options, mine) for on, mine in zip((prefill_on, decode_on), each, strict=True))
     scv = float(first.traffic.arrival_scv)
     tried = (_layouts(first, is_fixed(prefill_on, options)), _layouts(second, is_fixed(decode_on, options)))
-    first, second, found = _fewest(*tried, rate, scv, objectives)
+    first, second, fewest = _fewest(*tried, rate, scv, objectives)
     said = [
         tuple(dict.fromkeys([*one, *two]))
         for one, two in ((_said(first, len(tried[0])), _said(second, len(tried[1]))), (first.warnings, second.warnings))
     ]
     sides: tuple[Sized, ...] = ()
     reason = ""
-    if not isinstance(found, Pools):
-        words = ", ".join(phrase(key) for key in found) or "the rate"
+    if not isinstance(fewest, Pools):
+        words = ", ".join(phrase(key) for key in fewest) or "the rate"
         reason = f"{words} cannot be met with these plans, however many replicas: one request alone takes longer"
     else:
-        sides = (_simulated(first, found.prefill, False), _simulated(second, found.decode, True))
+        sides = (_simulated(first, fewest.prefill, False), _simulated(second, fewest.decode, True))
         chips = sum(side.chips for side in sides)
         late = [side.checked.words() for side in sides if side.checked is not None and not side.checked.met]
         if chips > most_chips:
@@ -317,12 +317,12 @@ def disaggregated(
             reason = (
                 f"{', '.join(late)}: no pool of up to {max(side.load.replicas for side in sides):,} replicas met it"
             )
-    there = isinstance(found, Pools) and not reason
+    there = isinstance(fewest, Pools) and not reason
     assumed = (*said[0], "each pool is simulated by itself, requests reach the decode pool as they reach the other")
     return Disaggregated(
         first,
         second,
-        found if there and isinstance(found, Pools) else None,
+        fewest if there and isinstance(fewest, Pools) else None,
         sides if there else (),
         rate,
         objectives,

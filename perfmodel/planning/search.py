@@ -138,7 +138,7 @@ class Search:
 
     def _on_means(self, bases: Sequence[Scenario], fixed: bool, unmeasured: bool) -> list[Means]:
         """Return every plan that holds a request, on means."""
-        found = []
+        plans = []
         for base in bases:
             for scenario in [base] if fixed else plans_of(base):
                 if not unmeasured and (what := machine_of(scenario.system).unmeasured(scenario)):
@@ -151,10 +151,10 @@ class Search:
                     continue
                 self.candidates += len(means.cap)
                 if not (reasons := self._floors(means)):
-                    found.append(means)
+                    plans.append(means)
                 else:
                     self.rejected.append(Rejected(scenario, reasons[0], len(means.cap)))
-        return found
+        return plans
 
     def _floors(self, means: Means) -> list[str]:
         """Return which objectives a plan misses with one request alone on the machine."""
@@ -170,20 +170,20 @@ class Search:
         if value < self.nearest.get(key, (math.inf, ""))[0]:
             self.nearest[key] = value, f"{scenario.system.name} {plan_name(scenario)}"
 
-    def _on_front(self, found: Sequence[Means]) -> list[_Tried]:
+    def _on_front(self, plans: Sequence[Means]) -> list[_Tried]:
         """Return the plans that no other one beats on means, cheapest first, with what each takes at least."""
         rate = self.demand.rate * self.demand.growth
-        owner = np.concatenate([np.full(len(means.cap), at) for at, means in enumerate(found)])
-        chips = np.concatenate([np.full(len(means.cap), means.chips) for means in found])
+        owner = np.concatenate([np.full(len(means.cap), at) for at, means in enumerate(plans)])
+        chips = np.concatenate([np.full(len(means.cap), means.chips) for means in plans])
         rates, tpots, ttfts, caps, budgets = (
-            np.concatenate([getattr(means, name) for means in found])
+            np.concatenate([getattr(means, name) for means in plans])
             for name in ("rate", "tpot", "ttft", "cap", "budget")
         )
         least = np.ceil(rate / rates) * chips
         possible = ~(least > self.most_chips)
         for at in np.unique(owner[~possible]):
             if not possible[owner == at].any():
-                self.rejected.append(Rejected(found[at].scenario, self._too_many(), len(found[at].cap)))
+                self.rejected.append(Rejected(plans[at].scenario, self._too_many(), len(plans[at].cap)))
         index = np.flatnonzero(possible)
         if not len(index):
             return []
@@ -192,7 +192,7 @@ class Search:
         for at in np.unique(owner[index]):
             if not np.any(owner[kept] == at):
                 reason = "another plan is as fast, as early and cheaper a request on means"
-                self.rejected.append(Rejected(found[at].scenario, reason, len(found[at].cap)))
+                self.rejected.append(Rejected(plans[at].scenario, reason, len(plans[at].cap)))
         # The chain meets each plan once, cheapest first, at the token budget that is cheapest on means, with the caps
         # on the own front of the plan: what it can do does not hang on the plans beside it.
         order = kept[np.lexsort((chips[kept] / rates[kept], least[kept]))]
@@ -201,8 +201,8 @@ class Search:
             mine = index[owner[index] == at]
             mine = mine[front(np.stack([least[mine], chips[mine] / rates[mine], tpots[mine], ttfts[mine]], axis=1))]
             group = mine[np.lexsort((chips[mine] / rates[mine], least[mine]))]
-            bound = float(np.min(np.ceil(rate / rates[group]))) * found[at].chips
-            tried.append(_Tried(found[at], caps[group], float(budgets[group[0]]), bound))
+            bound = float(np.min(np.ceil(rate / rates[group]))) * plans[at].chips
+            tried.append(_Tried(plans[at], caps[group], float(budgets[group[0]]), bound))
         return tried
 
     def _too_many(self) -> str:
@@ -370,11 +370,11 @@ def settled(answer: Sized) -> Sized:
     answer : Sized
     """
     load = answer.load
-    found = loaded(load.service, load.rate, load.arrival_scv, load.replicas, load.objectives)
-    if math.isnan(found.headroom):
+    reached = loaded(load.service, load.rate, load.arrival_scv, load.replicas, load.objectives)
+    if math.isnan(reached.headroom):
         # The simulation decides; the closed form, which is on the safe side here, has no more to give.
-        found = replace(found, headroom=0.0)
-    return replace(answer, load=found)
+        reached = replace(reached, headroom=0.0)
+    return replace(answer, load=reached)
 
 
 def loses(winner: Sized, other: Sized, goal: str) -> str:
@@ -386,11 +386,11 @@ def loses(winner: Sized, other: Sized, goal: str) -> str:
     goal : str
         One of ``GOALS``.
     """
-    mine, best = other.goal(goal), winner.goal(goal)
+    own_goal, best = other.goal(goal), winner.goal(goal)
     unit = {"cost": "USD an hour", "power": "W", "chips": "chips"}[goal]
-    if math.isnan(mine) or math.isnan(best):
+    if math.isnan(own_goal) or math.isnan(best):
         return f"{other.chips:,.0f} chips against {winner.chips:,.0f}; {goal} is not published"
-    if mine == best:
+    if own_goal == best:
         busy = (one.load.queue.utilisation for one in (other, winner))
         return "as many {}, and busier: {:.0%} against {:.0%}".format(unit, *busy)
-    return f"{mine:,.4g} {unit} against {best:,.4g}"
+    return f"{own_goal:,.4g} {unit} against {best:,.4g}"

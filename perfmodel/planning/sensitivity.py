@@ -74,7 +74,7 @@ def elasticities(scenario: Scenario, name: str) -> list[Elasticity]:
         # A jump is as high over half the distance.
         jumps = np.abs(finer - slopes) > 0.3 * np.abs(slopes) + 1e-3
     exact = _exact(scenario, name, result, reached)
-    found = [
+    elastic = [
         # Where a move of a percent ends the answer, no slope says how far one may go.
         Elasticity(
             entry.path,
@@ -85,7 +85,7 @@ def elasticities(scenario: Scenario, name: str) -> list[Elasticity]:
         )
         for entry, slope, jump in zip(reached, slopes, jumps, strict=True)
     ]
-    return sorted(found, key=_rank)
+    return sorted(elastic, key=_rank)
 
 
 def _exact(scenario: Scenario, name: str, result: Any, reached: Sequence[Input]) -> dict[str, float]:
@@ -96,13 +96,13 @@ def _exact(scenario: Scenario, name: str, result: Any, reached: Sequence[Input])
         slopes = gradient(program, name).evaluate(inputs)
     except ArithmeticError:
         slopes = {}
-    found = {}
+    exact = {}
     for entry in reached:
         if _is_whole(scenario, entry):
-            found[entry.path] = _to_neighbours(program, name, inputs, entry)
+            exact[entry.path] = _to_neighbours(program, name, inputs, entry)
         elif entry.path in slopes:
-            found[entry.path] = slopes[entry.path] * entry.value / slopes[name]
-    return {path: value for path, value in found.items() if math.isfinite(value)}
+            exact[entry.path] = slopes[entry.path] * entry.value / slopes[name]
+    return {path: value for path, value in exact.items() if math.isfinite(value)}
 
 
 def _is_whole(scenario: Scenario, entry: Input) -> bool:

@@ -91,29 +91,29 @@ class Comparison(Shown):
 
     def differences(self) -> _Times:
         """Return closed form over simulation, less 1."""
-        found: _Times = {}
+        gaps: _Times = {}
         for time, parts in self.simulated.items():
-            found[time] = {}
+            gaps[time] = {}
             for what, ran in parts.items():
                 closed = self.closed_form.get(time, {}).get(what)
-                found[time][what] = None if closed is None or not ran else closed / ran - 1
-        return found
+                gaps[time][what] = None if closed is None or not ran else closed / ran - 1
+        return gaps
 
     def fails(self) -> list[str]:
         """Return where the closed form is off by more than ``FAILS``, and where the simulation does not know better."""
-        found = [
+        gaps = [
             f"the closed form is off by {gap:+.0%} in {phrase((QUEUE_TIMES[time], what))}"
             for time, parts in self.differences().items()
             for what, gap in parts.items()
             if time in _JUDGED and what in ("mean", "p99") and gap is not None and abs(gap) > FAILS
         ]
         wanted = ENOUGH if np.isfinite(self.utilisation) else ENOUGH_CLOSED
-        found += [
+        gaps += [
             f"the simulation knows {phrase((QUEUE_TIMES[time], what))} to {error:.1%} only: more --requests tell more"
             for (time, what), most in wanted.items()
             if (error := self.errors.get(time, {}).get(what)) is not None and error > most
         ]
-        return found
+        return gaps
 
     def to_dict(self) -> shapes.Simulation:
         """Return the documented JSON object."""
@@ -159,7 +159,7 @@ class Comparison(Shown):
 
 def measured(ran: Simulated, shares: Sequence[str] = ("p50", "p90", "p99")) -> _Times:
     """Return mean and percentiles of what requests met, by time [s]; null where nothing was met."""
-    found: _Times = {}
+    times: _Times = {}
     levels = np.array([float(share[1:]) / 100 for share in shares])
     for key, name in QUEUE_TIMES.items():
         values = ran.gap if name == "itl" else getattr(ran, name)
@@ -167,15 +167,15 @@ def measured(ran: Simulated, shares: Sequence[str] = ("p50", "p90", "p99")) -> _
         kept = ~np.isnan(values)
         values, weight = values[kept], weight[kept]
         if not len(values):
-            found[key] = dict.fromkeys((*shares, "mean"))
+            times[key] = dict.fromkeys((*shares, "mean"))
             continue
         order = np.argsort(values)
         below = np.cumsum(weight[order])
         at = np.searchsorted(below, levels * below[-1])
         reached = values[order][np.minimum(at, len(values) - 1)]
-        found[key] = dict(zip(shares, reached.tolist(), strict=True))
-        found[key]["mean"] = float(np.sum(values * weight) / below[-1])
-    return found
+        times[key] = dict(zip(shares, reached.tolist(), strict=True))
+        times[key]["mean"] = float(np.sum(values * weight) / below[-1])
+    return times
 
 
 def over_seeds(runs: list[_Times]) -> tuple[_Times, _Times]:
@@ -282,11 +282,11 @@ class _Posed:
         def drives(scenario: Scenario) -> list[Any]:
             own, laid = scenario.traffic, scenario.deployment
             load = [vars(self.asked(scenario)), own.arrival_scv if self.rate else None]
-            mine = [] if self.replayed is not None else load
+            own_load = [] if self.replayed is not None else load
             loop = [own.think_time, own.rounds] if self.concurrency else []
             routed = laid.routing if self.all_replicas > 1 else None
             hits = None if self.blocks else own.prefix_hits
-            return [vars(self.tables(scenario)), *mine, hits, *loop, routed, laid.groups]
+            return [vars(self.tables(scenario)), *own_load, hits, *loop, routed, laid.groups]
 
         def traced(scenario: Scenario) -> Any:
             own = {} if self.replayed is None else {"traffic.prompt": 1.0, "traffic.output": 1.0}
@@ -301,12 +301,12 @@ def _replayed(trace: str, scenario: Scenario, share: float, count: int, seed: in
     read = read_trace(trace)
     if not np.isfinite(read.arrival).all():
         raise UserError(f"{trace}: there are no arrivals in it to replay; --lengths takes its lengths")
-    mine = np.flatnonzero(np.random.default_rng(seed).random(len(read)) < share)[:count]
+    indices = np.flatnonzero(np.random.default_rng(seed).random(len(read)) < share)[:count]
     # A state cannot be cut where a prefix ends, so that blocks say nothing of what is found of it.
     cut = not any(run.linear or run.mamba2 or run.mamba1 or run.recurrent for run in scenario.model.layers)
-    blocks = tuple(read.blocks[at] for at in mine) if read.blocks and cut else ()
-    ceiling = float(reusable(read)[mine].sum() / max(1.0, read.prompt[mine].sum())) if blocks else 0.0
-    return Load(read.arrival[mine], read.prompt[mine], read.output[mine], blocks, read.block_tokens, ceiling)
+    blocks = tuple(read.blocks[at] for at in indices) if read.blocks and cut else ()
+    ceiling = float(reusable(read)[indices].sum() / max(1.0, read.prompt[indices].sum())) if blocks else 0.0
+    return Load(read.arrival[indices], read.prompt[indices], read.output[indices], blocks, read.block_tokens, ceiling)
 
 
 def _posed(
@@ -349,7 +349,7 @@ def _run(
     tick: Callable[[int], None] | None,
 ) -> _Runs:
     """Simulate one seed after the other until enough is known, or for so many."""
-    found, clients, traffic = _Runs([], []), posed.clients, posed.scenario.traffic
+    runs, clients, traffic = _Runs([], []), posed.clients, posed.scenario.traffic
     enough = ENOUGH if clients is None else ENOUGH_CLOSED
     for turn in range(seeds):
         offered = (posed.rate or 1.0) * (posed.replicas / posed.all_replicas)
@@ -372,15 +372,15 @@ def _run(
         elif posed.replayed is None:
             counted = ran.after(_WARM_UP)
         # The last requests of a burst count too, but not how long their end takes.
-        found.times.append(measured(ran if posed.is_burst else counted))
-        found.rates.append(counted.rate / posed.replicas)
-        found.requests = len(load)
-        found.refused += ran.refused
-        found.preempted += ran.preempted
-        found.hits = ran.hits
-        if turn + 1 >= SEEDS[0] and is_enough(over_seeds(found.times)[1], enough):
+        runs.times.append(measured(ran if posed.is_burst else counted))
+        runs.rates.append(counted.rate / posed.replicas)
+        runs.requests = len(load)
+        runs.refused += ran.refused
+        runs.preempted += ran.preempted
+        runs.hits = ran.hits
+        if turn + 1 >= SEEDS[0] and is_enough(over_seeds(runs.times)[1], enough):
             break
-    return found
+    return runs
 
 
 def _closed(posed: _Posed, service: Service) -> tuple[_Times, float, float]:
@@ -467,28 +467,28 @@ def ask(
         least = f"{SEEDS[0]} times {count:,} are drawn at least, each client for {traffic.rounds:g} rounds"
         scenario = replace(scenario, warnings=(*scenario.warnings, f"--requests did not enter this answer: {least}"))
     seeds = max(SEEDS[0], math.ceil(asked_for / count)) if posed.is_burst else SEEDS[1]
-    found = _run(posed, service, count, 1 if trace is not None else seeds, seed, tick)
-    simulated, errors = over_seeds(found.times)
+    runs = _run(posed, service, count, 1 if trace is not None else seeds, seed, tick)
+    simulated, errors = over_seeds(runs.times)
     if posed.replayed is not None and posed.blocks:
         # The closed form takes the hits that were met, so that what is left is the queue.
         said = (
-            f"prefix hits by the blocks of {trace}: {found.hits:.1%} of prompt tokens from an LRU cache of what "
+            f"prefix hits by the blocks of {trace}: {runs.hits:.1%} of prompt tokens from an LRU cache of what "
             f"running requests leave of a replica's memory, {posed.replayed.ceiling:.1%} without a limit"
         )
         scenario = replace(scenario, assumed=(*scenario.assumed, said))
-        service = serve(service.times, posed.lengths, found.hits, routing)
+        service = serve(service.times, posed.lengths, runs.hits, routing)
     closed, closed_rate, used = _closed(posed, service)
     return Comparison(
         scenario,
         simulated,
         closed,
         errors,
-        found.requests,
-        len(found.times),
-        found.refused,
-        found.preempted,
+        runs.requests,
+        len(runs.times),
+        runs.refused,
+        runs.preempted,
         replicas,
-        float(np.mean(found.rates)),
+        float(np.mean(runs.rates)),
         closed_rate,
         used,
     )

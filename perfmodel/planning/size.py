@@ -154,12 +154,12 @@ def size(
         raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
     each = split_changes(systems, changes)
     asked = _Asked(Demand(rate, objectives, growth, confidence), within or Limits(), goal, allow_unmeasured)
-    found: list[tuple[Sized, Search]] = []
-    for on, mine in zip(systems, each, strict=True):
+    searches: list[tuple[Sized, Search]] = []
+    for on, own_changes in zip(systems, each, strict=True):
         if tick is not None:
             tick(on)
         bases = [
-            resolve(model, on, _asked(options, precision, depth), mine)
+            resolve(model, on, _asked(options, precision, depth), own_changes)
             for precision in (precisions or (options.precision,))
             for depth in (depths or (options.k,))
         ]
@@ -170,9 +170,9 @@ def size(
             continue
         if available is not None:
             answer = _spared(answer, available, chip_mtbf, asked.warnings)
-        found.append((replace(answer, periods=_periods(answer, profile, objectives)), search))
-    found.sort(key=lambda one: (math.isnan(one[0].goal(goal)), one[0].goal(goal), one[0].chips))
-    answers = [answer for answer, _ in found]
+        searches.append((replace(answer, periods=_periods(answer, profile, objectives)), search))
+    searches.sort(key=lambda one: (math.isnan(one[0].goal(goal)), one[0].goal(goal), one[0].chips))
+    answers = [answer for answer, _ in searches]
     if answers:
         answers[0] = replace(answers[0], prices=prices(answers[0]))
     about = [*asked.assumed, *about_load(bases[0])]
@@ -295,14 +295,14 @@ def _spared(answer: Sized, target: float, chip_mtbf: float | None, warnings: lis
             return answer
         chip_mtbf = float(rates.chip_mtbf)
     replicas = answer.load.replicas
-    found = with_failures(answer.scenario, answer.load, target, rates, answer.chips / replicas, chip_mtbf)
-    if found.spares < 0:
-        warnings.append(f"{target:g} is out of reach of spare {found.unit} of {system.name}")
-        return replace(answer, availability=found)
-    share = 1 + found.extra
+    spared = with_failures(answer.scenario, answer.load, target, rates, answer.chips / replicas, chip_mtbf)
+    if spared.spares < 0:
+        warnings.append(f"{target:g} is out of reach of spare {spared.unit} of {system.name}")
+        return replace(answer, availability=spared)
+    share = 1 + spared.extra
     return replace(
         answer,
-        availability=found,
+        availability=spared,
         chips=float(round(answer.chips * share)),
         usd_per_hour=answer.usd_per_hour * share,
         usd_per_mtok=answer.usd_per_mtok * share,
@@ -318,11 +318,11 @@ def is_fixed(on: str, options: Options) -> bool:
         A system with its plan.
     options : Options
     """
-    _, mine = split_system(on, options)
-    refuse_replicas(mine)
-    if (mine.attention_dp or 1) > 1:
+    _, split = split_system(on, options)
+    refuse_replicas(split)
+    if (split.attention_dp or 1) > 1:
         raise UserError("a search lays out replicas that share nothing: leave --attention-dp out")
-    return any(value is not None for value in (mine.plan, mine.tp, mine.pp, mine.ep))
+    return any(value is not None for value in (split.plan, split.tp, split.pp, split.ep))
 
 
 def refuse_replicas(options: Options) -> None:

@@ -65,15 +65,15 @@ def answered(
     if len(steps) > 1 and "save" in given:
         raise UserError("--save is of one plan: give one rate, without --growth")
     searched = _searched(options, given)
-    found = []
+    sizings = []
     for step in steps:
         one = size(model, systems, step.rate, objectives, options, changes, **searched, tick=tick)
-        found.append(replace(one, assumed=(*said, *one.assumed)))
+        sizings.append(replace(one, assumed=(*said, *one.assumed)))
     if len(steps) > 1:
-        return Course(tuple(replace(step, sizing=one) for step, one in zip(steps, found, strict=True)))
+        return Course(tuple(replace(step, sizing=one) for step, one in zip(steps, sizings, strict=True)))
     if "save" in given:
-        plans.save(found[0], asked, Path(word("--save", given["save"])))
-    return found[0]
+        plans.save(sizings[0], asked, Path(word("--save", given["save"])))
+    return sizings[0]
 
 
 def check_objectives(verb: str, objectives: Objectives, none: bool) -> None:

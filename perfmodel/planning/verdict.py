@@ -121,7 +121,7 @@ def price_words(answer: Sized) -> list[str]:
     ----------
     answer : Sized
     """
-    found = []
+    words = []
     for key in answer.load.objectives.limits:
         parts = []
         for price in answer.prices:
@@ -131,5 +131,5 @@ def price_words(answer: Sized) -> list[str]:
             chips = f"{price.chips:,.0f} chips{money}" if price.replicas else "no number of chips"
             parts.append(f"{show(price.limit, 's', 3)}: {chips}")
         if parts:
-            found.append(f"{phrase(key)} within {'; '.join(parts)}")
-    return found
+            words.append(f"{phrase(key)} within {'; '.join(parts)}")
+    return words

@@ -65,7 +65,7 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
     rate = load.rate * growth * factor * replicas / load.replicas
     seen: dict[Key, list[float]] = {key: [] for key in limits}
     percentiles = sorted({what for _, what in limits if what != "mean"})
-    found = Checked(limits, {}, {}, 0)
+    checked = Checked(limits, {}, {}, 0)
     for seed in range(SEEDS[1]):
         ran = simulate(
             service.times,
@@ -84,13 +84,13 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
             key: float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
             for key, values in seen.items()
         }
-        found = Checked(limits, means, errors, (seed + 1) * count)
+        checked = Checked(limits, means, errors, (seed + 1) * count)
         ratios = [means[key] / limit for key, limit in limits.items()]
         if max(ratios) > _FAR or max(ratios) < _NEAR:
             break
-        if seed + 1 >= SEEDS[0] and (found.met or found.missed):
+        if seed + 1 >= SEEDS[0] and (checked.met or checked.missed):
             break
-    return found
+    return checked
 
 
 def spread(scenario: Scenario) -> float:
@@ -196,7 +196,7 @@ def prices(answer: Sized) -> tuple[Price, ...]:
     """
     load, limits = answer.load, answer.load.objectives.limits
     now, _ = replicas_for(load.service, load.rate, load.arrival_scv, load.objectives, _MANY, load.replicas)
-    found = []
+    priced = []
     for key, limit in limits.items():
         near = now or load.replicas
         for factor in _PRICED:
@@ -208,8 +208,8 @@ def prices(answer: Sized) -> tuple[Price, ...]:
             near = count or near
             replicas = sold(answer.scenario, math.ceil(count / now * load.replicas - 1e-9)) if count and now else 0
             share = replicas / load.replicas
-            found.append(Price(key, other, replicas, answer.chips * share, answer.usd_per_hour * share))
-    return tuple(found)
+            priced.append(Price(key, other, replicas, answer.chips * share, answer.usd_per_hour * share))
+    return tuple(priced)
 
 
 def sold(scenario: Scenario, replicas: int, fewer: bool = False) -> int:

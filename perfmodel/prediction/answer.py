@@ -112,7 +112,7 @@ class Prediction:
         }
         limits = self.limited_by if self.fits and not self.reason else {}
         # Where the weights do not fit there is no room; the reason says how much is missing.
-        held = {use: shapes.number(np.maximum(value, 0.0)) for use, value in self.memory.items()}
+        memory = {use: shapes.number(np.maximum(value, 0.0)) for use, value in self.memory.items()}
         return {
             **question_of(self.scenario),
             "ttft_s": known["ttft_s"],
@@ -142,11 +142,11 @@ class Prediction:
             else None,
             "breakdown": {"prefill": phases["prefill"], "decode": phases["decode"]},
             "memory": {
-                "capacity": held["capacity"],
-                "weights": held["weights"],
-                "kv_cache": held["kv_cache"],
-                "reserved": held["reserved"],
-                "kv_room": held["kv_room"],
+                "capacity": memory["capacity"],
+                "weights": memory["weights"],
+                "kv_cache": memory["kv_cache"],
+                "reserved": memory["reserved"],
+                "kv_room": memory["kv_room"],
             },
             "band": {
                 key: {"low": shapes.number(ends["low"]), "high": shapes.number(ends["high"])}
@@ -244,13 +244,13 @@ def question_of(scenario: Scenario) -> shapes.Asked:
     }
 
 
-def drafted(scenario: Scenario, found: Mapping[str, Any]) -> shapes.Speculation | None:
+def drafted(scenario: Scenario, fields: Mapping[str, Any]) -> shapes.Speculation | None:
     """Return the draft of a question and what it brings; None without one.
 
     Parameters
     ----------
     scenario : Scenario
-    found : mapping
+    fields : mapping
         ``speculation`` of a prediction; what is not in it is None.
 
     Returns
@@ -267,10 +267,10 @@ def drafted(scenario: Scenario, found: Mapping[str, Any]) -> shapes.Speculation 
         "ar": shapes.number(asked.ar),
         "accept": [shapes.number(chance) for chance in asked.accept.values()] or None,
         "host_time_s": shapes.number(asked.host_time),
-        "tokens_per_step": shapes.number(found.get("tokens_per_step")),
-        "draft_s": shapes.number(found.get("draft_s")),
-        "verify_s": shapes.number(found.get("verify_s")),
-        "speedup": shapes.number(found.get("speedup")),
+        "tokens_per_step": shapes.number(fields.get("tokens_per_step")),
+        "draft_s": shapes.number(fields.get("draft_s")),
+        "verify_s": shapes.number(fields.get("verify_s")),
+        "speedup": shapes.number(fields.get("speedup")),
     }
 
 

@@ -152,7 +152,7 @@ def money_band(
     of = "input_tokens_per_s" if answer.scenario.model.task == "pool" else "output_tokens_per_s"
     rate = answer.metrics[of]
     slower, faster = (abs(math.log(band[of][end] / float(rate))) for end in ("low", "high"))
-    found = {}
+    bands = {}
     for key in MONEY:
         value = float(answer.metrics[key])
         if not value > 0:
@@ -161,8 +161,8 @@ def money_band(
         moved = [effect.moves[key] for effect in effects if key in effect.moves]
         down = math.hypot(of_rate[0], *(min(0.0, *ends) for ends in moved))
         up = math.hypot(of_rate[1], *(max(0.0, *ends) for ends in moved))
-        found[key] = {"low": value * math.exp(-down), "high": value * math.exp(up)}
-    return found
+        bands[key] = {"low": value * math.exp(-down), "high": value * math.exp(up)}
+    return bands
 
 
 def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]) -> list[str]:
@@ -181,10 +181,10 @@ def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]
     if answer.reason or not answer.fits:
         return []
     system = scenario.system
-    found = []
+    warnings = []
     shape = shape_of(system)
     if caution := shape.cautions(system)[1]:
-        found.append(caution)
+        warnings.append(caution)
     needed = {path: get(scenario, path) for path in shape.needs}
     price = system.price
     rented = scenario.economics is not None and scenario.economics.ownership == "rented"
@@ -192,9 +192,9 @@ def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]
     missing = [path for path, value in needed.items() if value != value]
     if missing:
         lost = "no power" if rented and price.rent_per_chip == price.rent_per_chip else "no cost"
-        found.append(f"{lost}, for want of {' and '.join(missing)}: not published, so give it with --set")
+        warnings.append(f"{lost}, for want of {' and '.join(missing)}: not published, so give it with --set")
     elif np.all(scenario.traffic.concurrency == 1) and scenario.model.task != "pool":
-        found.append("$/Mtok is that of one request at once, a machine that idles; --concurrency says the load")
+        warnings.append("$/Mtok is that of one request at once, a machine that idles; --concurrency says the load")
     key = "usd_per_mtok_blended"
     strongest = sorted((e for e in effects if key in e.moves), key=lambda e: max(map(abs, e.moves[key])), reverse=True)
     if strongest:
@@ -202,8 +202,8 @@ def money_warnings(scenario: Scenario, answer: Prediction, effects: list[Effect]
             f"{effect.path} {math.expm1(effect.moves[key][0]):+.0%} to {math.expm1(effect.moves[key][1]):+.0%}"
             for effect in strongest[:3]
         ]
-        found.append(f"{len(strongest)} estimates move $/Mtok, most of all {', '.join(words)}")
-    return found
+        warnings.append(f"{len(strongest)} estimates move $/Mtok, most of all {', '.join(words)}")
+    return warnings
 
 
 def estimates_of(effects: list[Effect]) -> list[str]:
@@ -276,26 +276,26 @@ def band_of(scenario: Scenario, answer: Prediction, effects: list[Effect]) -> di
         down = math.hypot(spreads[key], *(min(0.0, *effect.moves[key]) for effect in effects))
         up = math.hypot(spreads[key], *(max(0.0, *effect.moves[key]) for effect in effects))
         factors[key] = math.exp(-down), math.exp(up)
-    found = {
+    bands = {
         key: {"low": float(answer.metrics[key]) * low, "high": float(answer.metrics[key]) * high}
         for key, (low, high) in factors.items()
     }
     latency = float(answer.metrics["request_latency_s"])
-    ends, middle = dict(found["ttft_s"]), float(answer.metrics["ttft_s"])
-    if "tpot_s" in found:
+    ends, middle = dict(bands["ttft_s"]), float(answer.metrics["ttft_s"])
+    if "tpot_s" in bands:
         steps = float(scenario.traffic.output) - 1
-        ends = {end: value + steps * found["tpot_s"][end] for end, value in ends.items()}
+        ends = {end: value + steps * bands["tpot_s"][end] for end, value in ends.items()}
         middle += steps * float(answer.metrics["tpot_s"])
-    found["request_latency_s"] = {end: latency * value / middle for end, value in ends.items()}
+    bands["request_latency_s"] = {end: latency * value / middle for end, value in ends.items()}
     for key in ("output_tokens_per_s", "input_tokens_per_s", "tokens_per_s_per_chip"):
         rate = float(answer.metrics[key])
         if rate != rate:
             continue
-        found[key] = {"low": rate * middle / ends["high"], "high": rate * middle / ends["low"]}
+        bands[key] = {"low": rate * middle / ends["high"], "high": rate * middle / ends["low"]}
     for key, time in (("output_tokens_per_s_per_user", "tpot_s"), ("input_tokens_per_s_per_user", "ttft_s")):
         if time not in factors:
             continue
         rate, (low, high) = float(answer.metrics[key]), factors[time]
-        found[key] = {"low": rate / high, "high": rate / low}
+        bands[key] = {"low": rate / high, "high": rate / low}
     # What does not exist, a time between tokens where there is one, has no band.
-    return {key: ends for key, ends in found.items() if not math.isnan(ends["low"])}
+    return {key: ends for key, ends in bands.items() if not math.isnan(ends["low"])}

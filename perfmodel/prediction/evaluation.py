@@ -81,20 +81,20 @@ def answer_of(scenario: Scenario, steady: Steady, wanted: Collection[str]) -> Pr
     -------
     Prediction
     """
-    held = steady.fit
+    memory = steady.fit
     return Prediction(
         scenario=scenario,
         metrics=metrics_of(scenario, steady, wanted),
         breakdown=breakdown(steady) if "breakdown" in wanted else {},
         memory={
-            "capacity": held.capacity,
-            "weights": held.weights,
-            "kv_cache": steady.running * held.per_request,
-            "reserved": held.reserved,
-            "kv_room": held.room,
+            "capacity": memory.capacity,
+            "weights": memory.weights,
+            "kv_cache": steady.running * memory.per_request,
+            "reserved": memory.reserved,
+            "kv_room": memory.room,
         },
-        max_concurrency=held.cap * scenario.deployment.groups,
-        fits=held.cap >= 1 if isinstance(held.cap, float | np.ndarray) else True,
+        max_concurrency=memory.cap * scenario.deployment.groups,
+        fits=memory.cap >= 1 if isinstance(memory.cap, float | np.ndarray) else True,
         chips=steady.chips,
         speculation=_speculation(steady) if scenario.speculation is not None else {},
     )

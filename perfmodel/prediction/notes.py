@@ -27,19 +27,19 @@ def misfit(scenario: Scenario, answer: Prediction) -> str:
     -------
     str
     """
-    plan, held = scenario.deployment, answer.memory
+    plan, uses = scenario.deployment, answer.memory
     where = f"{scenario.system.name} at TP {plan.tp:g}, PP {plan.pp:g}"
-    if float(held["kv_room"]) < 0:
-        budget = float(held["capacity"]) - float(held["reserved"])
+    if float(uses["kv_room"]) < 0:
+        budget = float(uses["capacity"]) - float(uses["reserved"])
         if (own := fit(scenario).weights_capacity) is not None:
             budget = float(own)
         return (
-            f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gigabytes(held['weights'])} of weights "
+            f"{scenario.model.name} in {plan.precision} does not fit {where}: {_gigabytes(uses['weights'])} of weights "
             f"a chip, {_gigabytes(budget)} usable; more chips or a smaller precision would do"
         )
     return (
         f"no request of {scenario.traffic.prompt + scenario.traffic.output:g} tokens fits {where}: "
-        f"{_gigabytes(held['kv_room'])} of cache a chip, one request needs {_gigabytes(held['kv_cache'])}"
+        f"{_gigabytes(uses['kv_room'])} of cache a chip, one request needs {_gigabytes(uses['kv_cache'])}"
     )
 
 
@@ -55,24 +55,24 @@ def warnings_of(scenario: Scenario, answer: Prediction, plain: Prediction) -> li
     -------
     list of str
     """
-    found = []
+    mind = []
     system, plan = scenario.system, scenario.deployment
     if float(scenario.traffic.prompt + scenario.traffic.output) > float(scenario.model.max_context):
-        found.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
+        mind.append(f"longer than the {scenario.model.max_context:g} tokens that {scenario.model.name} was made for")
     if not answer.fits:
-        return found
+        return mind
     machine = machine_of(system)
     if outside := machine.outside(scenario):
-        found.append(f"outside the calibrated range, so the band is wider: {', '.join(outside)}")
+        mind.append(f"outside the calibrated range, so the band is wider: {', '.join(outside)}")
     if float(answer.max_concurrency) < float(scenario.traffic.concurrency):
-        found.append(
+        mind.append(
             f"only {float(answer.max_concurrency):g} of {scenario.traffic.concurrency:g} requests fit the KV cache at "
             "full length: the others wait, and that wait is in TTFT"
         )
     phase = "prefill" if scenario.model.task == "pool" else "decode"
-    found += machine.warnings(scenario, answer.breakdown[phase], plain.breakdown[phase])
+    mind += machine.warnings(scenario, answer.breakdown[phase], plain.breakdown[phase])
     if scenario.speculation is not None:
-        found += _draft_warnings(scenario, answer)
+        mind += _draft_warnings(scenario, answer)
     waste = [
         f"{name} {lost:.0%}"
         for name, dimension in _sharded(scenario.model)
@@ -80,10 +80,8 @@ def warnings_of(scenario: Scenario, answer: Prediction, plain: Prediction) -> li
         and (lost := float(memory.tile_waste(dimension=dimension, shards=plan.tp, tile=system.tile))) > 0.05
     ]
     if waste:
-        found.append(
-            f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}"
-        )
-    return found
+        mind.append(f"sharding over {plan.tp:g} chips leaves tiles partly empty (not in the times): {', '.join(waste)}")
+    return mind
 
 
 def _draft_warnings(scenario: Scenario, answer: Prediction) -> list[str]:

@@ -195,20 +195,20 @@ def _positions(options: Options) -> tuple[tuple[float, ...], str]:
     name = "accept" if options.accept is not None else "accept_logged"
     if getattr(options, name) is None:
         return (), ""
-    found = read_option(name, getattr(options, name), options_of(Priced)[name])
-    written = f"{flag(name)} {','.join(f'{share:g}' for share in found)}"
-    shares = _conditional(found)
+    read = read_option(name, getattr(options, name), options_of(Priced)[name])
+    written = f"{flag(name)} {','.join(f'{share:g}' for share in read)}"
+    shares = _conditional(read)
     if name == "accept_logged":
         if any(share > 1 for share in shares):
             raise UserError(f"{written}: the share of steps that accept a position cannot rise from one to the next")
         return shares, ""
-    falls = len(found) > 1 and all(later < earlier for earlier, later in itertools.pairwise(found))
-    if falls and min(shares) / max(shares) > min(found) / max(found):
-        return found, (
+    falls = len(read) > 1 and all(later < earlier for earlier, later in itertools.pairwise(read))
+    if falls and min(shares) / max(shares) > min(read) / max(read):
+        return read, (
             f"{written} falls as the rates do that engines log, which are of all steps: where it is such a log, give "
             "it as --accept-logged"
         )
-    return found, ""
+    return read, ""
 
 
 def _conditional(logged: Sequence[float]) -> tuple[float, ...]:

@@ -41,12 +41,12 @@ def asked() -> Iterator[list[Scenario]]:
     context manager
         Of the list that they are put into.
     """
-    found: list[Scenario] = []
-    _LISTENING.append(found)
+    scenarios: list[Scenario] = []
+    _LISTENING.append(scenarios)
     try:
-        yield found
+        yield scenarios
     finally:
-        _LISTENING.remove(found)
+        _LISTENING.remove(scenarios)
 
 
 def named_precision(model: str | Model, architecture: Model) -> str:

@@ -52,12 +52,12 @@ def _all(wanted: Sequence[Wanted], folder: Path) -> Iterator[tuple[int, Made]]:
     """Yield each figure as it is done, with its place, on all cores."""
     workers = min(os.cpu_count() or 1, len(wanted))
     if workers == 1:
-        yield from ((at, _make(one, folder)) for at, one in enumerate(wanted))
+        yield from ((at, _make(report, folder)) for at, report in enumerate(wanted))
         return
     # A worker starts afresh: a fork would copy the threads of the libraries in an unknown state.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        places = {pool.submit(_make, one, folder): at for at, one in enumerate(wanted)}
+        places = {pool.submit(_make, report, folder): at for at, report in enumerate(wanted)}
         try:
             for done in concurrent.futures.as_completed(places):
                 yield places[done], done.result()
@@ -91,12 +91,12 @@ def _number_row(number: Number) -> list[str]:
 
 def _errors(numbers: Sequence[Number]) -> str:
     """Return in a sentence how far off the numbers are that nothing was fitted on."""
-    errors = sorted(abs(one.error) for one in numbers if not one.fitted and math.isfinite(one.error))
+    errors = sorted(abs(number.error) for number in numbers if not number.fitted and math.isfinite(number.error))
     if not errors:
         return ""
     middle = len(errors) // 2
     median = errors[middle] if len(errors) % 2 else (errors[middle - 1] + errors[middle]) / 2
-    fitted = sum(one.fitted for one in numbers)
+    fitted = sum(number.fitted for number in numbers)
     kept = f"; {fitted} more were used to fit and prove nothing" if fitted else ""
     return f"{len(errors)} published values not fitted on: median error {median:.1%}, worst {errors[-1]:.1%}{kept}."
 
@@ -119,17 +119,20 @@ def _figure(made: Made, anchor: str) -> str:
 
 
 def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
-    by_place = {one.wanted.place: one for one in made}
-    anchors = {one.wanted.place: f"figure-{at + 1}" for at, one in enumerate(made)}
+    by_place = {piece.wanted.place: piece for piece in made}
+    anchors = {piece.wanted.place: f"figure-{at + 1}" for at, piece in enumerate(made)}
     parts = [
-        page.contents([(anchors[one.wanted.place], one.figure.title, one.figure.answer) for one in made]),
+        page.contents([(anchors[piece.wanted.place], piece.figure.title, piece.figure.answer) for piece in made]),
     ]
     for section in recipe.sections:
-        inner = [_figure(by_place[one.place], anchors[one.place]) for one in section.figures]
+        inner = [_figure(by_place[piece.place], anchors[piece.place]) for piece in section.figures]
         parts.append(page.section(section.heading, page.paragraph(section.text) if section.text else "", *inner))
-    claims = [(one.figure.title, claim) for one in made for claim in one.figure.claims]
+    claims = [(piece.figure.title, claim) for piece in made for claim in piece.figure.claims]
     numbers = [
-        (one.figure.title, number) for one in made for number in one.figure.numbers if number.published is not None
+        (piece.figure.title, number)
+        for piece in made
+        for number in piece.figure.numbers
+        if number.published is not None
     ]
     parts.append(
         page.section(
@@ -151,7 +154,7 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
             ),
         )
     )
-    drawn = sum(len(one.figure.charts) for one in made)
+    drawn = sum(len(piece.figure.charts) for piece in made)
     foot = [
         f"perfmodel {__version__}: report {recipe.name}. {len(made)} figures with {drawn} charts took {seconds:.1f} s.",
         "Published: printed in a paper or data sheet. Reconstructed: worked out from what is printed. Predicted: from "
@@ -163,14 +166,14 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
 
 def _check_names(made: Sequence[Made]) -> None:
     seen: dict[str, str] = {}
-    for one in made:
-        for chart in one.figure.charts:
+    for piece in made:
+        for chart in piece.figure.charts:
             if chart.name in seen:
                 raise UserError(
-                    f"{one.wanted.place}: chart '{chart.name}' is also drawn by {seen[chart.name]}; "
+                    f"{piece.wanted.place}: chart '{chart.name}' is also drawn by {seen[chart.name]}; "
                     "a figure that stands twice needs another 'name'"
                 )
-            seen[chart.name] = one.wanted.place
+            seen[chart.name] = piece.wanted.place
 
 
 def save(name: str, folder: Path, tick: Callable[[int, int], None] = lambda done, of: None) -> list[Path]:
@@ -199,16 +202,19 @@ def save(name: str, folder: Path, tick: Callable[[int, int], None] = lambda done
     recipe = read_recipe(name)
     make_folder(folder)
     wanted = recipe.figures
-    found: dict[int, Made] = {}
-    for at, one in _all(wanted, folder):
-        found[at] = one
-        tick(len(found), len(wanted))
-    made = [found[at] for at in range(len(wanted))]
+    figures: dict[int, Made] = {}
+    for at, piece in _all(wanted, folder):
+        figures[at] = piece
+        tick(len(figures), len(wanted))
+    made = [figures[at] for at in range(len(wanted))]
     _check_names(made)
     path = folder / f"{recipe.name}.html"
     with whole(path) as partial:
         partial.write_text(_page(recipe, made, time.perf_counter() - start), encoding="utf-8")
     files = [
-        folder / f"{chart.name}{end}" for one in made for chart in one.figure.charts for end in (".png", ".svg", ".csv")
+        folder / f"{chart.name}{end}"
+        for piece in made
+        for chart in piece.figure.charts
+        for end in (".png", ".svg", ".csv")
     ]
     return [path, *files]

@@ -26,12 +26,12 @@ def counts(mean: Any, dispersion: Any, most: int) -> Any:
     mean = np.atleast_1d(np.asarray(mean, dtype=float))
     spread = np.broadcast_to(np.asarray(dispersion, dtype=float), mean.shape)
     slope = 1 - 1 / spread
-    found = np.empty((len(mean), most + 1))
+    probabilities = np.empty((len(mean), most + 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found[:, 0] = np.exp(np.where(np.abs(spread - 1) < 1e-6, -mean, -mean * np.log(spread) / (spread - 1)))
+        probabilities[:, 0] = np.exp(np.where(np.abs(spread - 1) < 1e-6, -mean, -mean * np.log(spread) / (spread - 1)))
     each = slope[:, None] + (mean / spread - slope)[:, None] / np.arange(1.0, most + 1)
-    found[:, 1:] = found[:, :1] * np.cumprod(np.maximum(0.0, each), axis=1)
-    return found / found.sum(axis=1, keepdims=True)
+    probabilities[:, 1:] = probabilities[:, :1] * np.cumprod(np.maximum(0.0, each), axis=1)
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
 def dispersion(rate: float, scv: float, window: Any) -> Any:

@@ -148,8 +148,8 @@ def growth(scenario: Scenario, tokens: Any) -> tuple[Any, Any]:
     block = 1.0 if engine is None else engine.block_tokens
     whole = ceil_div(tokens, block) * block
     held = request_bytes(scenario, tokens)
-    grows = memory.growth_per_token(longer=request_bytes(scenario, whole + block), held=held, tokens=block)
-    return grows, memory.fixed_part(held=held, growth=grows, tokens=whole)
+    grows = memory.growth_per_token(longer=request_bytes(scenario, whole + block), held_layers=held, tokens=block)
+    return grows, memory.fixed_part(held_layers=held, growth=grows, tokens=whole)
 
 
 def on_chip(scenario: Scenario, run: Layers, cache: Any) -> Any:

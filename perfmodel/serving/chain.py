@@ -319,13 +319,13 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
     weight = np.minimum(np.arange(count + 1), cap) * probability
     bare = float(np.sum(weight * steps) / max(inside, 1e-300))
     cycle = max(1e-9, bare / (1 - work.share))
-    held = queued / rate / max(waiting, 1e-300)
+    queueing = queued / rate / max(waiting, 1e-300)
     # An arrival of a closed loop finds the others, not itself.
-    found = np.zeros(cap + 1)
+    weights = np.zeros(cap + 1)
     others = np.minimum(np.arange(count), cap - 1)
-    np.add.at(found, others, probability[1:])
-    found[0] += probability[0]
-    state = State(service, work, np.arange(cap + 1.0), found, inside, cycle, min(1.0, waiting), think == 0)
+    np.add.at(weights, others, probability[1:])
+    weights[0] += probability[0]
+    state = State(service, work, np.arange(cap + 1.0), weights, inside, cycle, min(1.0, waiting), think == 0)
     held_scv = 1 / max(1.0, queued / max(waiting, 1e-300))
     return Queue(
         rate,
@@ -334,7 +334,7 @@ def closed_queue(service: Service, sessions: float, think: float = 0.0) -> Queue
         inside,
         waiting,
         work.share,
-        Laws(state, door_of(state), min(1.0, waiting), held, held_scv),
+        Laws(state, door_of(state), min(1.0, waiting), queueing, held_scv),
     )
 
 

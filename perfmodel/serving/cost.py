@@ -154,15 +154,15 @@ def draw(scenario: Scenario, steady: Steady) -> Draw:
         once = maximum(1.0, prefill_busy + decode_busy)
         prefill_busy, decode_busy = prefill_busy / once, decode_busy / once
         nameplate = power.deployment_power(chips=steady.chips, chip=plate.system_per_chip, rest=0.0)
-        found = shape.watts(
+        watts = shape.watts(
             plate, nameplate, Work(steady.chips, steady.rate, steady.prefill, steady.decode, prefill_busy, decode_busy)
         )
         return Draw(
-            mean=ItPower(found.mean),
-            peak=ItPower(found.peak),
-            idle=ItPower(found.idle),
+            mean=ItPower(watts.mean),
+            peak=ItPower(watts.peak),
+            idle=ItPower(watts.idle),
             nameplate=ItPower(nameplate),
-            chip=found.chip,
+            chip=watts.chip,
             prefill_busy=prefill_busy,
             decode_busy=decode_busy,
         )

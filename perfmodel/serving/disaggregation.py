@@ -180,7 +180,7 @@ def closed_pools(prefill: Scenario, decode: Scenario, decode_batch: float = math
     first, second = machine_of(prefill.system), machine_of(decode.system)
     most = min(float(fit(decode).cap), decode_batch)
     together = max(1.0, PREFILL_BUDGET / prompt)
-    one = float(first.prefill(prefill, 1.0, prompt, prompt, 1.0)[0].time)
+    single_prefill = float(first.prefill(prefill, 1.0, prompt, prompt, 1.0)[0].time)
     full = float(first.prefill(prefill, 1.0, prompt, prompt, together)[0].time) / together
     moved = float(transfer(prefill, decode, prompt))
     front = float(first.front_end(prefill.system).request)
@@ -191,21 +191,21 @@ def closed_pools(prefill: Scenario, decode: Scenario, decode_batch: float = math
         step = float(second.decode(decode, running, context).time)
         # A door serves one prompt after the other; those of the other clients are in front of it.
         wait = max(0.0, (clients - 1) / clients * queued / doors) * full
-        held = float(load.held_steps) * step
+        hold_time = float(load.held_steps) * step
         decoding = max(1.0, output - 1) * step
-        life = front + held + wait + one + moved + decoding
+        life = front + hold_time + wait + single_prefill + moved + decoding
         rate = min(clients / (life + admission), doors / full, most * seats / decoding)
         # What neither pool serves any faster waits in front of it.
         excess = max(0.0, clients / rate - life)
         at_door = rate * full >= rate * decoding / most * doors / seats
         admission = 0.5 * admission + 0.5 * excess
-        queued = 0.5 * queued + 0.5 * rate * (wait + one + (excess if at_door else 0.0))
+        queued = 0.5 * queued + 0.5 * rate * (wait + single_prefill + (excess if at_door else 0.0))
         running = 0.5 * running + 0.5 * max(1.0, min(most, rate * decoding / seats))
-    life = front + held + wait + one + moved + decoding
+    life = front + hold_time + wait + single_prefill + moved + decoding
     wait += max(0.0, clients / rate - life)
     burst = clients / doors * full / 2
     share = 1 / float(load.rounds)
-    median = front + held + wait + one + moved
+    median = front + hold_time + wait + single_prefill + moved
     return ClosedPools(
         ttft=median + share * max(0.0, burst - wait),
         ttft_median=median,
@@ -214,7 +214,7 @@ def closed_pools(prefill: Scenario, decode: Scenario, decode_batch: float = math
         rate=rate,
         output=output,
         wait=wait,
-        prefill=one,
+        prefill=single_prefill,
         transfer=moved,
         running=running,
     )
@@ -254,22 +254,22 @@ def pools(
         for time, what in limits:
             if time == "latency":
                 limits[time, what] -= moved + statistic(sides[0].queue, "ttft", what)
-        mine = Objectives(limits)
-        count, failing = replicas_for(service, rate, arrival_scv, mine, _MOST) if service.capacity > 0 else (0, [])
+        limits_of = Objectives(limits)
+        count, failing = replicas_for(service, rate, arrival_scv, limits_of, _MOST) if service.capacity > 0 else (0, [])
         if count == 0:
             return failing
-        sides.append(loaded(service, rate, arrival_scv, count, mine))
-    one, two = sides
+        sides.append(loaded(service, rate, arrival_scv, count, limits_of))
+    prefill_side, two = sides
     output = lengths.mean(lengths.output)
     law: Any = two.queue.tpot
     door: Any = two.queue.wait
     late = (moved + door.average) / max(1.0, output - 1)
     chips = sum(
         side.replicas * float(plan.deployment.tp) * float(plan.deployment.pp)
-        for side, plan in ((one, prefill), (two, decode))
+        for side, plan in ((prefill_side, prefill), (two, decode))
     )
-    ratio = disaggregation.pool_ratio(prefill_rate=one.service.capacity, decode_rate=two.service.capacity)
-    return Pools(one, two, chips, moved, float(ratio), law.average + late)
+    ratio = disaggregation.pool_ratio(prefill_rate=prefill_side.service.capacity, decode_rate=two.service.capacity)
+    return Pools(prefill_side, two, chips, moved, float(ratio), law.average + late)
 
 
 def split_step(

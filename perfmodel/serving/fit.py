@@ -133,15 +133,15 @@ def chip_weights(scenario: Scenario, ends_elsewhere: bool = False) -> Any:
     engine = scenario.system.engine
     if engine is not None and is_given(engine.weights):
         return engine.weights
-    layers, held = layer_count(model), held_layers(scenario)
+    layers, held_layer_count = layer_count(model), held_layers(scenario)
     ends: Any = 0.0
     if not machine_of(scenario.system).ends_apart and not ends_elsewhere:
         # The first stage holds the embedding and the last the head; one stage alone holds both.
         ends = _end_bytes(scenario, maximum(0.0, 2 - plan.pp))
         ends = ends + memory.weight_bytes(parameters=model.towers, bytes_per_parameter=PRECISION_BYTES["bf16"])
-    body = total(held * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers)
+    body = total(held_layer_count * (run.count / layers) * layer_bytes_per_chip(scenario, run) for run in model.layers)
     if model.lora is not None:
-        body = body + held / layers * (model.lora.adapters * adapter_bytes_per_chip(scenario))
+        body = body + held_layer_count / layers * (model.lora.adapters * adapter_bytes_per_chip(scenario))
     return memory.weight_bytes_per_chip(
         layer_bytes=body,
         end_bytes=ends,
@@ -337,14 +337,14 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
     """
     machine, engine = machine_of(scenario.system), scenario.system.engine
     with scope("memory"):
-        held: Any = None
+        held_context: Any = None
         if tokens is None:
             traffic = scenario.traffic
             prompt = serving.mean_length(nominal=traffic.prompt, jitter=traffic.length_jitter)
             output = serving.mean_length(nominal=traffic.output, jitter=traffic.length_jitter)
             tokens = prompt + output
             if blocks_grow(scenario):
-                held = serving.mean_decode_context(prompt=prompt, output=output)
+                held_context = serving.mean_decode_context(prompt=prompt, output=output)
         capacity = usable(machine.cache_memory(scenario.system))
         weights = all_weights(scenario)
         streamed = machine.weights_tier != machine.cache_tier
@@ -365,9 +365,9 @@ def fit(scenario: Scenario, tokens: Any = None) -> Fit:
             page = per_token * block
             pool = paging.kv_blocks(room=room, block_bytes=page) * page
         cap = memory.concurrency_cap(room=pool, per_request=per_request)
-        if held is not None:
+        if held_context is not None:
             # One request fits at its full length; of more, each holds what it has brought so far.
-            growing = memory.concurrency_cap(room=pool, per_request=request_bytes(scenario, held))
+            growing = memory.concurrency_cap(room=pool, per_request=request_bytes(scenario, held_context))
             cap = minimum(growing, cap * growing)
         concurrency = paging.max_concurrency(room=pool, per_request=per_request)
         if scenario.model.task == "pool":
@@ -432,13 +432,13 @@ def is_uniform(scenario: Scenario) -> bool:
     return all(grows_evenly(run) for run in _cached(scenario))
 
 
-def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
+def kv_tokens(scenario: Scenario, memory: Fit, tokens: Any) -> Any:
     """Return the tokens of cache of a replica: whole blocks, or what requests of one length can use.
 
     Parameters
     ----------
     scenario : Scenario
-    held : Fit
+    memory : Fit
         For requests of that length.
     tokens : Number
         Length of a request [1].
@@ -451,5 +451,5 @@ def kv_tokens(scenario: Scenario, held: Fit, tokens: Any) -> Any:
     if scenario.model.task == "pool":
         return 0.0
     if is_uniform(scenario):
-        return paging.longest_sequence(room=held.room, bytes_per_token=held.per_token, block=held.block_tokens)
-    return paging.kv_capacity(concurrency=held.concurrency, tokens=tokens)
+        return paging.longest_sequence(room=memory.room, bytes_per_token=memory.per_token, block=memory.block_tokens)
+    return paging.kv_capacity(concurrency=memory.concurrency, tokens=tokens)

@@ -84,7 +84,7 @@ def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
     reach = mean + 8 * np.sqrt(variance)
     sums = _followed(steps, number[few], own_work, shares, float(reach[few].max()), most) if few.any() else []
     edge = 1 - (1 - (np.arange(200) + 0.5) / 200) ** 1.5
-    found, at = [], iter(sums)
+    laws, at = [], iter(sums)
     for index, count in enumerate(number):
         if few[index]:
             times, level, average = next(at)
@@ -94,8 +94,8 @@ def lives(steps: Steps, number: Any, own_work: Any) -> list[Law]:
             times, level = least + gamma_quantiles(mean[index] - least, variance[index], edge), edge
             average = mean[index]
         times = np.maximum(0.0, average + (times - average) * wider[index])
-        found.append(Law(np.minimum(step + times / count, longest), level, min(longest, step + average / count)))
-    return found
+        laws.append(Law(np.minimum(step + times / count, longest), level, min(longest, step + average / count)))
+    return laws
 
 
 def _between_full(steps: Steps, count: float, mean: float, variance: float) -> Law:
@@ -149,10 +149,10 @@ def _followed(
             before = values[-2] / np.where(np.abs(values[-3]) < 1e-12, 1.0, values[-3])
             if float(np.max(np.abs(values[-1]) * np.abs(ratio - before))) * wanted[-1] < 1e-2:
                 break
-    last, found = len(values) - 1, []
+    last, states = len(values) - 1, []
     for count in (int(count) for count in number):
         value = values[count] if count <= last else values[last] * ratio ** (count - last)
         mass = np.maximum(0.0, np.fft.irfft(value, 2 * places))
         times, shares = np.arange(2 * places) * unit, np.cumsum(mass)
-        found.append((times, shares / shares[-1], float(np.sum(mass * times) / shares[-1])))
-    return found
+        states.append((times, shares / shares[-1], float(np.sum(mass * times) / shares[-1])))
+    return states

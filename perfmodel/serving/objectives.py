@@ -308,13 +308,13 @@ def _fewest(
     """Search outwards from a guess in steps that double, then in halves."""
     reached, step = min(most, max(least, near)), 1
     broken = least - 1
-    if found := failing(reached):
-        while found:
+    if failures := failing(reached):
+        while failures:
             broken = reached
             if reached >= most:
-                return 0, found
+                return 0, failures
             reached, step = min(most, reached + step), step * 2
-            found = failing(reached)
+            failures = failing(reached)
     else:
         while reached > least:
             if failing(lower := max(least, reached - step)):

@@ -172,11 +172,11 @@ class Laws:
         more = np.maximum(1.0, np.round(more))
         value = np.maximum(1.0, np.round(passes_of(1 + more, state.service.times.tokens) - 1))
         steps = door.steps
-        found = lives(steps, value, door.filled) if isinstance(steps, Steps) else steps.lives(value)
+        laws = lives(steps, value, door.filled) if isinstance(steps, Steps) else steps.lives(value)
         if door.apart is not None:
-            found = [
+            laws = [
                 spread_over(law.times_of(count), door.apart).times_of(1 / count)
-                for law, count in zip(found, value, strict=True)
+                for law, count in zip(laws, value, strict=True)
             ]
         seen = state.service.seen(np.maximum(1.0, state.running))
         chance = state.running * state.probability
@@ -188,8 +188,8 @@ class Laws:
         kept = np.sqrt(np.minimum(1.0, 2 * (spans - 1 + np.exp(-spans)) / spans**2))
         factors = typical / door.step * (1 + kept[:, None] * (drift - 1)[None, :])
         # A step brings several tokens where something drafts them.
-        found = [law.times_of(count / tokens) for law, count, tokens in zip(found, value, more, strict=True)]
-        return weight, more, found, factors
+        laws = [law.times_of(count / tokens) for law, count, tokens in zip(laws, value, more, strict=True)]
+        return weight, more, laws, factors
 
     @cached_property
     def tpot(self) -> Law | None:

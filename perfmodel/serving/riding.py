@@ -86,7 +86,7 @@ def riding_lives(prompts: Prompts, step: float, full: float, number: Any) -> lis
     reach = totals - number * step + 8 * np.sqrt(spreads)
     sums = _branching(prompts, step, number[few], float(reach[few].max())) if few.any() else []
     edge = 1 - (1 - (np.arange(200) + 0.5) / 200) ** 1.5
-    found, at = [], iter(sums)
+    laws, at = [], iter(sums)
     for count, total, spread, wide, more, exact in zip(number, totals, spreads, stretch, later, few, strict=True):
         if exact:
             times, shares, average = next(at)
@@ -94,8 +94,8 @@ def riding_lives(prompts: Prompts, step: float, full: float, number: Any) -> lis
             least = 0.8 * count * step
             times, shares, average = least + gamma_quantiles(total - least, spread, edge), edge, total
         times = np.maximum(count * step, more + average + (times - average) * wide) / count
-        found.append(Law(np.minimum(times, longest), shares, min(longest, (average + more) / count)))
-    return found
+        laws.append(Law(np.minimum(times, longest), shares, min(longest, (average + more) / count)))
+    return laws
 
 
 def _branching(prompts: Prompts, step: float, number: Any, reach: float) -> list[tuple[Any, Any, float]]:
@@ -129,7 +129,7 @@ def _branching(prompts: Prompts, step: float, number: Any, reach: float) -> list
         if index > 2 and float(np.max(np.abs(growth - before))) * wanted[-1] * step < 1e-2:
             break
     last = max(states)
-    found = []
+    branches = []
     for count in (int(count) for count in number):
         at = min(count, last)
         total, growth = states[at]
@@ -137,8 +137,8 @@ def _branching(prompts: Prompts, step: float, number: Any, reach: float) -> list
         mass = np.maximum(0.0, np.fft.irfft(np.exp(total + growth * step) * of(sizes, growth), 2 * PLACES))
         times = count * step + np.arange(2 * PLACES) * unit
         shares = np.cumsum(mass)
-        found.append((times, shares / shares[-1], float(np.sum(mass * times) / shares[-1])))
-    return found
+        branches.append((times, shares / shares[-1], float(np.sum(mass * times) / shares[-1])))
+    return branches
 
 
 def single_file(prompts: Prompts, slot: Any) -> tuple[Law, float]:

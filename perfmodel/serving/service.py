@@ -206,13 +206,13 @@ class Service:
         """
         running = np.atleast_1d(np.asarray(running, dtype=float))
         step = self.steps(running)
-        found = np.empty(len(running))
+        rates = np.empty(len(running))
         for at, (count, time) in enumerate(zip(running, step, strict=True)):
             coscheduled = self.coscheduled(float(count), float(count) / self.output)
             occupancy = self.occupancy(coscheduled)
-            found[at] = batching.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
-            found[at] = min(found[at], self.intake(coscheduled, occupancy, float(time)))
-        return found
+            rates[at] = batching.saturated_rate(running=count, output=self.output, step=time, occupancy=occupancy)
+            rates[at] = min(rates[at], self.intake(coscheduled, occupancy, float(time)))
+        return rates
 
     def intake(self, coscheduled: float, occupancy: float, step: float) -> float:
         """Prompts that the replica can take in while it decodes [1/s].
@@ -254,20 +254,20 @@ def serve(times: StepTimes, lengths: Lengths, cached: float = 0.0, routing: Rout
     -------
     Service
     """
-    held = times.bytes_of(lengths.prompt + lengths.output)
-    fits = held <= times.pool
+    request_bytes = times.bytes_of(lengths.prompt + lengths.output)
+    fits = request_bytes <= times.pool
     refused = max(0.0, 1 - float(lengths.weight[fits].sum()))
     if not fits.any():
         return Service(times, lengths, 0, "memory", cached, 0.0, "memory", 1.0)
     kept = Lengths(lengths.prompt[fits], lengths.output[fits], lengths.weight[fits] / lengths.weight[fits].sum())
-    held = held[fits]
-    life, swing = held, 0.0 * held
+    request_bytes = request_bytes[fits]
+    life, swing = request_bytes, 0.0 * request_bytes
     if times.grows:
         # A request holds its prompt at first and its full length at last.
         entry = times.bytes_of(kept.prompt)
-        life, swing = times.bytes_of(kept.prompt + kept.output / 2), (held - entry) ** 2 / 12
+        life, swing = times.bytes_of(kept.prompt + kept.output / 2), (request_bytes - entry) ** 2 / 12
     else:
-        entry = held
+        entry = request_bytes
     stays = kept.output / kept.mean(kept.output)
     biased = kept.mean(life * stays)
     deviation = np.sqrt(max(0.0, kept.mean((life**2 + swing) * stays) - biased**2))

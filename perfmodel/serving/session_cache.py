@@ -202,8 +202,8 @@ def kept_share(context: Any, capacity: Any, mean: Any, variance: Any, idle: Any 
     context, capacity, mean, variance, idle = np.broadcast_arrays(
         *(np.asarray(value, dtype=float) for value in (context, capacity, mean, variance, idle))
     )
-    found = caching.kept_tokens(context=context, capacity=capacity, mean=mean, variance=variance)
-    found = np.asarray(found, dtype=float).copy()
+    tokens = caching.kept_tokens(context=context, capacity=capacity, mean=mean, variance=variance)
+    tokens = np.asarray(tokens, dtype=float).copy()
     # Where others are certain to touch as much, no law matters.
     few = (capacity < MANY_CONTEXTS * np.maximum(context, 1.0)) & (mean > 0) & (variance > 1e-6 * mean**2)
     if few.any():
@@ -215,8 +215,8 @@ def kept_share(context: Any, capacity: Any, mean: Any, variance: Any, idle: Any 
         spread = np.maximum((v + m * m) / some - average**2, 1e-6 * average**2)
         shape, scale = average**2 / spread, spread / average
         kept = _gamma_room(room, average, shape, scale) - _gamma_room(room - size, average, shape, scale)
-        found[few] = none * np.clip(room, 0.0, size) + some * kept
-    return np.clip(found / np.maximum(context, 1e-300), 0.0, 1.0)
+        tokens[few] = none * np.clip(room, 0.0, size) + some * kept
+    return np.clip(tokens / np.maximum(context, 1e-300), 0.0, 1.0)
 
 
 def _gamma_room(capacity: Any, mean: Any, shape: Any, scale: Any) -> Any:

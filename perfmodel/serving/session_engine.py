@@ -104,14 +104,14 @@ class _Engine:
         self.running: list[tuple[float, int, float, float, int, int]] = []
         self.rows: list[tuple[float, ...]] = []
 
-    def prefill(self, at: int, held: int) -> float:
+    def prefill(self, at: int, cached: int) -> float:
         """Return the time of a prompt of which so many blocks are held [s]."""
-        if held == self.reusable[at]:
+        if cached == self.reusable[at]:
             saved = self.saved_time[at]
-        elif held == 0:
+        elif cached == 0:
             return float(self.whole_time[at])
         else:
-            saved = float(np.interp(held * BLOCK, self.prompt_knots, self.prefill_knots))
+            saved = float(np.interp(cached * BLOCK, self.prompt_knots, self.prefill_knots))
         return float(max(self.least, self.whole_time[at] - saved + self.least))
 
     def begin(self) -> bool:
@@ -125,22 +125,22 @@ class _Engine:
             return False
         asked = heappop(self.queue)[1]
         session, cache = self.session[user], self.cache
-        found = cache.take(session, self.reusable[at])
-        cache.room -= need - found
+        hit = cache.take(session, self.reusable[at])
+        cache.room -= need - hit
         if cache.room < 0:
             cache.evict()
         self.pinned += need
-        held, load = found, 0.0
+        cached, load = hit, 0.0
         for tier, start, token in self.tiers:
             there = tier.call(session, None, self.now, self.reusable[at], self.whole[at], 0)
-            if there > held:
-                load += start + (there - held) * BLOCK * token
-                held = there
-        time = self.prefill(at, held) + load
+            if there > cached:
+                load += start + (there - cached) * BLOCK * token
+                cached = there
+        time = self.prefill(at, cached) + load
         self.now += time
         self.served[user] += time
         heappush(
-            self.running, (self.decoded + self.output[at] - 1, user, asked, self.now + self.front, held, held - found)
+            self.running, (self.decoded + self.output[at] - 1, user, asked, self.now + self.front, cached, cached - hit)
         )
         if self.output[at] <= 1:
             self.end()
@@ -148,14 +148,14 @@ class _Engine:
 
     def end(self) -> None:
         """End the call that is over first, and let its user think."""
-        over, user, asked, first, held, loaded = heappop(self.running)
+        over, user, asked, first, finished, loaded = heappop(self.running)
         self.decoded = over
         at, session = self.at[user], self.session[user]
         need = min(self.whole[at], self.most_pinned)
         self.pinned -= need
         self.cache.put(session, need, self.now)
         over = self.now + self.front
-        self.rows.append((asked, first, over, self.prompt[at], held * BLOCK, loaded * BLOCK, self.output[at]))
+        self.rows.append((asked, first, over, self.prompt[at], finished * BLOCK, loaded * BLOCK, self.output[at]))
         if self.last[at]:
             self.at[user] = self.starts[int(self.generator.random() * len(self.starts))]
             self.session[user] = self.sessions
@@ -227,12 +227,12 @@ def run_sessions(
     for user in range(users):
         at, time = engine.at[user], 0.0
         if warm:
-            held = engine.reusable[at]
-            if held and engine.cache.room >= held:
-                engine.cache.put(user, held, 0.0)
-                engine.cache.room -= held
+            cached = engine.reusable[at]
+            if cached and engine.cache.room >= cached:
+                engine.cache.put(user, cached, 0.0)
+                engine.cache.room -= cached
             for tier, *_ in engine.tiers:
-                tier.call(user, None, 0.0, 0, held, 0)
+                tier.call(user, None, 0.0, 0, cached, 0)
             gap = engine.think[at - 1] if at and not engine.last[at - 1] else 0.0
             time = gap * engine.generator.random()
         heappush(engine.wake, (time, user))

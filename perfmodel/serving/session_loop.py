@@ -143,9 +143,9 @@ def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier
     calls = drawn_calls(traffic)
     first = calls.first
     think = calls.all_thought / len(first)
-    held = caching.checkpointed_tokens(tokens=calls.reusable, spacing=machine.checkpoint)
+    cached = caching.checkpointed_tokens(tokens=calls.reusable, spacing=machine.checkpoint)
 
-    none = np.zeros_like(held)
+    none = np.zeros_like(cached)
 
     def latency_of(kept: Any) -> Any:
         return prefill_time(machine, machine.latency, calls.prompt, kept)
@@ -162,14 +162,14 @@ def _work(machine: SessionMachine, traffic: SessionTraffic, tiers: Sequence[Tier
         prompt=float(calls.prompt.mean()),
         context=float((calls.prompt + calls.output).mean()),
         ceiling=calls.ceiling,
-        lost=1 - float(held.sum() / max(1.0, calls.reusable.sum())),
+        lost=1 - float(cached.sum() / max(1.0, calls.reusable.sum())),
         # Calls a second by batch, if the engine did nothing but decode.
         flow=np.maximum.accumulate(np.asarray(machine.batch) / (calls.output.mean() * np.asarray(machine.step))),
-        hit=moments(held),
+        hit=moments(cached),
         miss=moments(none),
-        own=(np.quantile(latency_of(held), _SHARES), np.quantile(latency_of(none), _SHARES)),
+        own=(np.quantile(latency_of(cached), _SHARES), np.quantile(latency_of(none), _SHARES)),
         thinking=_thinking(calls),
-        loads=tuple(load_time(machine, tier, calls.prompt, held) for tier in tiers),
+        loads=tuple(load_time(machine, tier, calls.prompt, cached) for tier in tiers),
         calls_per_task=len(first) / tasks,
         tool_time=float(tool[~calls.human].sum() / tasks),
     )
@@ -209,11 +209,11 @@ class _Setting:
 
     def hits(self, response: Any) -> list[Any]:
         """Return the share of the prompt tokens that lies in each tier and in those above it."""
-        found: list[Any] = []
+        rates: list[Any] = []
         for table, places, share in self.places:
             there = share * (1 - self.work.lost) * table.read(response, places)
-            found.append(np.maximum(found[-1], there) if found else there)
-        return found
+            rates.append(np.maximum(rates[-1], there) if rates else there)
+        return rates
 
     def tried(self, response: Any) -> dict[str, Any]:
         """Return what a response time leads to: the one that follows, and what it is made of."""

@@ -179,7 +179,7 @@ class FirstToken:
         return float(high) if np.ndim(high) == 0 else high
 
 
-def prefill_time(machine: SessionMachine, times: Any, prompt: Any, held: Any) -> Any:
+def prefill_time(machine: SessionMachine, times: Any, prompt: Any, cached: Any) -> Any:
     """Return the time of prompts of which a head is held: the least that a pass takes is paid once.
 
     Parameters
@@ -196,10 +196,10 @@ def prefill_time(machine: SessionMachine, times: Any, prompt: Any, held: Any) ->
         Time [s].
     """
     whole = np.interp(prompt, machine.prompt, times)
-    return np.maximum(whole - np.interp(held, machine.prompt, times) + times[0], times[0])
+    return np.maximum(whole - np.interp(cached, machine.prompt, times) + times[0], times[0])
 
 
-def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> tuple[Any, Any]:
+def load_time(machine: SessionMachine, tier: Tier, prompt: Any, cached: Any) -> tuple[Any, Any]:
     """Return what calls whose context lies in a tier take beyond those whose context is in memory.
 
     They load where that is faster than computing, and by layer only what the computation of the rest does not hide.
@@ -217,9 +217,9 @@ def load_time(machine: SessionMachine, tier: Tier, prompt: Any, held: Any) -> tu
     tuple of ndarray
         Mean of what is added [s], and mean square of all that such a call takes [s2]; of the shape of the bandwidth.
     """
-    near = prefill_time(machine, machine.prefill, prompt, held)
+    near = prefill_time(machine, machine.prefill, prompt, cached)
     again = prefill_time(machine, machine.prefill, prompt, 0.0) - near
-    size = held * np.mean(machine.token_bytes)
+    size = cached * np.mean(machine.token_bytes)
     # Calls of every size are weighed at each bandwidth that is asked for.
     bandwidth = np.asarray(tier.bandwidth, dtype=float)[..., None]
     load = caching.load_time(start=tier.start, size=size, bandwidth=bandwidth)

@@ -269,15 +269,15 @@ def replay(
     routing = routing or SessionRouting()
     rows = _rows(calls)
     places = _places(calls, routing, seed)
-    found = np.zeros((len(capacities), len(calls.time)))
+    hits = np.zeros((len(capacities), len(calls.time)))
     for row, capacity in enumerate(capacities):
         caches = [SessionCache(int(capacity // BLOCK), ttl) for _ in range(int(routing.replicas))]
         if len(caches) == 1:
             call = caches[0].call
-            found[row] = [call(*of) for of in rows]
+            hits[row] = [call(*of) for of in rows]
         else:
-            found[row] = [caches[place].call(*of) for place, of in zip(places, rows, strict=True)]
-    return found * BLOCK
+            hits[row] = [caches[place].call(*of) for place, of in zip(places, rows, strict=True)]
+    return hits * BLOCK
 
 
 def _rows(calls: Stream) -> list[tuple[Any, ...]]:

@@ -119,13 +119,13 @@ class HitTable:
             seen = np.cumsum(between * -np.diff(unseen, axis=-1, prepend=1.0), axis=-1)
             return kept * unseen + seen, seen[..., -1]
 
-        found = np.minimum(calls.reusable, shared) / calls.prompt.sum()
+        hits = np.minimum(calls.reusable, shared) / calls.prompt.sum()
         first = calls.first
         at = np.clip(np.searchsorted(time, np.diff(calls.clock(response), prepend=0.0)), 0, len(time) - 1)
-        after = np.bincount(at[~first], weights=found[~first], minlength=len(time))
+        after = np.bincount(at[~first], weights=hits[~first], minlength=len(time))
         # Before the first call of a session its own slot had others.
         later, fresh = (after * prefix(others)[0]).sum(axis=-1), prefix(sessions)[1]
-        return (reuses.share * own).sum(axis=-1) + later + found[first].sum() * fresh
+        return (reuses.share * own).sum(axis=-1) + later + hits[first].sum() * fresh
 
     def at(self, response: Any, sessions: Any, capacity: Any) -> Any:
         """Return the hit rate by interpolation between the knots, in logarithms.

@@ -269,11 +269,11 @@ def breakdown(steady: Steady) -> dict[str, dict[str, Any]]:
     dict of str to dict of str to Number
         Times [s].
     """
-    found = {}
+    parts = {}
     for phase, step in (("prefill", steady.prefill), ("decode", steady.decode)):
         with scope(f"{phase}_causes"):
-            found[phase] = {cause: steady.waits[phase] if cause == "wait" else getattr(step, cause) for cause in CAUSES}
+            parts[phase] = {cause: steady.waits[phase] if cause == "wait" else getattr(step, cause) for cause in CAUSES}
     if steady.tpot is NAN:
-        found["decode"] = dict.fromkeys(CAUSES, NAN)
-    found["prefill"]["host"] = found["prefill"]["host"] + steady.front
-    return found
+        parts["decode"] = dict.fromkeys(CAUSES, NAN)
+    parts["prefill"]["host"] = parts["prefill"]["host"] + steady.front
+    return parts

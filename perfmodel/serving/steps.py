@@ -317,29 +317,29 @@ def residuals(steps: Steps) -> Law:
     return Law(np.concatenate([[0.0], lengths]), np.concatenate([[0.0], np.minimum(1.0, shares)]), rest)
 
 
-def _groups(steps: Steps, found: Any, last: int) -> tuple[Any, Any, Any]:
+def _groups(steps: Steps, group: Any, last: int) -> tuple[Any, Any, Any]:
     """Return chance, mean length [s] and work before them of groups of steps that an arrival finds, by length.
 
     ``found`` is the chance of each length, ``last`` the first one that holds work for later steps too.
     """
     lengths = steps.lengths
     # Groups thin out towards the long steps, in which percentiles are read.
-    level = np.minimum(_FOUND - 1, (_FOUND * (1 - np.maximum(0.0, 1 - np.cumsum(found)) ** 0.4)).astype(int))
+    level = np.minimum(_FOUND - 1, (_FOUND * (1 - np.maximum(0.0, 1 - np.cumsum(group)) ** 0.4)).astype(int))
     level[last + 1 :] = _FOUND
     chance, window, before = [], [], []
-    for one in np.unique(level):
-        mine = level == one
-        total = float(found[mine].sum())
+    for value in np.unique(level):
+        same = level == value
+        total = float(group[same].sum())
         if total <= 1e-9:
             continue
         chance.append(total)
-        window.append(float(np.sum(found[mine] * lengths[mine])) / total)
+        window.append(float(np.sum(group[same] * lengths[same])) / total)
         left = np.zeros(PLACES)
         left[0] = 1.0
-        if one == _FOUND:
+        if value == _FOUND:
             left[:] = 0.0
-            rest = found * mine / total
-            left[: len(found) - last] = rest[last:]
+            rest = group * same / total
+            left[: len(group) - last] = rest[last:]
         before.append(left)
     return np.array(chance), np.maximum(np.array(window), 1e-6 * steps.unit), np.array(before)
 
@@ -358,17 +358,17 @@ def first_tokens(steps: Steps) -> tuple[Law, Any]:
     """
     unit, full, step = steps.unit, steps.full, steps.step
     lengths = steps.lengths
-    found = steps.law * lengths
-    found = found / found.sum()
+    law = steps.law * lengths
+    law = law / law.sum()
     # Of arrivals that keep apart, or bunch, the step that one finds holds fewer prompts, or more.
-    half = float(found @ lengths) / 2
+    half = float(law @ lengths) / 2
     earlier = np.diff(steps.prompts.excess(np.array([half, half + steps.mean])))
     share = max(0.0, 1 + float(earlier[0]) / (steps.prompts.rate * steps.mean))
-    found = np.maximum(0.0, share * found)
-    found[0] = max(0.0, found[0] + 1 - share)
-    found = found / found.sum()
-    last = min(len(found) - 1, int(np.ceil(full / unit - 1e-9)))
-    chances, windows, before = _groups(steps, found, last)
+    law = np.maximum(0.0, share * law)
+    law[0] = max(0.0, law[0] + 1 - share)
+    law = law / law.sum()
+    last = min(len(law) - 1, int(np.ceil(full / unit - 1e-9)))
+    chances, windows, before = _groups(steps, law, last)
     ahead_of = transform(before)
     beside = folded(ahead_of * transform(steps.joined(windows)), PLACES)
     work = (chances @ beside)[:STATES]

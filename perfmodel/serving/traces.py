@@ -136,27 +136,27 @@ def reusable(trace: Trace) -> Any:
     ndarray
         [1]; without blocks, what the session's request before held and was answered.
     """
-    found = np.zeros(len(trace))
+    reused = np.zeros(len(trace))
     if trace.blocks:
         seen: set[Any] = set()
         for at, blocks in enumerate(trace.blocks):
             hits = next((place for place, block in enumerate(blocks) if block not in seen), len(blocks))
-            found[at] = min(hits * trace.block_tokens, trace.prompt[at])
+            reused[at] = min(hits * trace.block_tokens, trace.prompt[at])
             seen.update(blocks)
-        return found
-    held: dict[int, float] = {}
+        return reused
+    cached: dict[int, float] = {}
     for at, session in enumerate(trace.session.tolist()):
         if session >= 0:
-            found[at] = min(held.get(session, 0.0), trace.prompt[at] - 1)
-            held[session] = trace.prompt[at] + trace.output[at]
-    return found
+            reused[at] = min(cached.get(session, 0.0), trace.prompt[at] - 1)
+            cached[session] = trace.prompt[at] + trace.output[at]
+    return reused
 
 
 def _trace(
     path: str | Path, form: str, requests: Sequence[_Request], block_tokens: float, notes: tuple[str, ...]
 ) -> Trace:
     """Return checked requests in order of arrival."""
-    columns = [[getattr(one, name) for one in requests] for name in ("arrival", "prompt", "output", "end", "by_user")]
+    columns = [[getattr(each, name) for each in requests] for name in ("arrival", "prompt", "output", "end", "by_user")]
     arrival, prompt, output, end, by_user = (np.array(column, dtype=float) for column in columns)
     timed = bool(np.isfinite(arrival).all())
     if not (np.all(prompt >= 1) and np.all(output >= 0)) or not (timed or np.isnan(arrival).all()):
@@ -164,10 +164,10 @@ def _trace(
     if not (np.all(prompt <= MOST_TOKENS) and np.all(output <= MOST_TOKENS)):
         raise UserError(f"{path}: prompts and outputs have at most {MOST_TOKENS:,.0f} tokens")
     numbers: dict[Any, int] = {}
-    session = [-1 if one.session is None else numbers.setdefault(one.session, len(numbers)) for one in requests]
+    session = [-1 if each.session is None else numbers.setdefault(each.session, len(numbers)) for each in requests]
     order = np.argsort(arrival, kind="stable") if timed else np.arange(len(requests))
     began = float(arrival.min()) if timed else 0.0
-    blocks = tuple(requests[at].blocks for at in order) if any(one.blocks for one in requests) else ()
+    blocks = tuple(requests[at].blocks for at in order) if any(each.blocks for each in requests) else ()
     return Trace(
         Path(path).name.split(".")[0],
         form,
@@ -237,7 +237,7 @@ def _plain(rows: list[dict[str, Any]], file: Path) -> _Read:
             raise UserError(f"{file}: no column of {kind}; name it {' or '.join(_COLUMNS[kind])}")
     # JSON lines count milliseconds.
     unit = 1e3 if is_json(file.name) and names["arrival"] == "timestamp" else 1.0
-    found: list[_Request] = []
+    requests: list[_Request] = []
     late: dict[Any, float] = {}
     for row in rows:
         session = row.get(sessions) if sessions else None
@@ -254,22 +254,26 @@ def _plain(rows: list[dict[str, Any]], file: Path) -> _Read:
         hashes = row.get("hash_ids") or ()
         if not isinstance(hashes, list | tuple):
             raise UserError(f"{file}: hash_ids must be a list in every row")
-        found.append(_Request(late[session], values[1], values[2], blocks=tuple(hashes), session=session))
-    hashed = any(one.blocks for one in found)
+        requests.append(_Request(late[session], values[1], values[2], blocks=tuple(hashes), session=session))
+    hashed = any(one.blocks for one in requests)
     tokens = float(rows[0].get("block_size") or BLOCK_TOKENS)
     notes = (f"blocks of {tokens:g} tokens, as Mooncake's",) if hashed and not rows[0].get("block_size") else ()
-    return "Mooncake" if hashed else "plain", found, tokens, notes
+    return "Mooncake" if hashed else "plain", requests, tokens, notes
 
 
 def _weka(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[str, ...]]:
-    found = []
+    requests = []
     for number, row in enumerate(rows):
         scope = number if row.get("hash_id_scope") != "global" else None
-        found += list(_weka_calls(row["requests"], scope, (number,)))
+        requests += list(_weka_calls(row["requests"], scope, (number,)))
     sizes = {float(row["block_size"]) for row in rows if row.get("block_size")}
     if len(sizes) > 1:
         raise ValueError(f"one block_size (found {', '.join(map(str, sorted(sizes)))})")
-    return found, sizes.pop() if sizes else 64.0, ("all sessions start at once: the file does not say when they did",)
+    return (
+        requests,
+        sizes.pop() if sizes else 64.0,
+        ("all sessions start at once: the file does not say when they did",),
+    )
 
 
 def _weka_calls(entries: Sequence[Mapping[str, Any]], scope: Any, session: tuple[Any, ...]) -> Iterator[_Request]:
@@ -293,7 +297,7 @@ def _weka_calls(entries: Sequence[Mapping[str, Any]], scope: Any, session: tuple
 
 
 def _dynamo(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[str, ...]]:
-    found, sizes = [], set()
+    requests, sizes = [], set()
     for row in rows:
         event = row.get("event", row)
         request = event.get("request")
@@ -309,7 +313,7 @@ def _dynamo(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[st
             sizes.add(float(replay["trace_block_size"]))
         if began is None or prompt is None:
             raise KeyError("request_received_ms" if began is None else "input_length")
-        found.append(
+        requests.append(
             _Request(
                 float(began) / 1e3,
                 float(prompt),
@@ -322,11 +326,11 @@ def _dynamo(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[st
         )
     if len(sizes) > 1:
         raise ValueError(f"one trace_block_size (found {', '.join(map(str, sorted(sizes)))})")
-    return found, sizes.pop() if sizes else 64.0, ()
+    return requests, sizes.pop() if sizes else 64.0, ()
 
 
 def _aiperf(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[str, ...]]:
-    found = []
+    requests = []
     for row in rows:
         told, numbers = row["metadata"], row["metrics"]
         if row.get("error") or told.get("was_cancelled"):
@@ -334,23 +338,23 @@ def _aiperf(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[st
         prompt, output = (float(numbers[f"{way}_sequence_length"]["value"]) for way in ("input", "output"))
         session = told.get("x_correlation_id") or told.get("conversation_id")
         began, ended = (float(told[f"request_{point}_ns"]) / 1e9 for point in ("start", "end"))
-        found.append(_Request(began, prompt, output, ended, session=session))
-    return found, 1.0, ("a prompt holds the one before it in its session and its answer: the file has no blocks",)
+        requests.append(_Request(began, prompt, output, ended, session=session))
+    return requests, 1.0, ("a prompt holds the one before it in its session and its answer: the file has no blocks",)
 
 
 def _conversations(rows: list[dict[str, Any]]) -> tuple[list[_Request], float, tuple[str, ...]]:
-    found = []
+    requests = []
     for number, row in enumerate(rows):
-        held = 0.0
+        context = 0.0
         for message in row.get("messages") or row.get("conversations") or ():
             role, said = message.get("role", message.get("from")), message.get("content", message.get("value"))
             tokens = max(1.0, len(str(said)) / _LETTERS)
-            if role in ("assistant", "gpt") and held:
+            if role in ("assistant", "gpt") and context:
                 session = (number, row.get("id"))
-                found.append(_Request(np.nan, np.round(held), np.round(tokens), session=session, by_user=1.0))
-            held += tokens
+                requests.append(_Request(np.nan, np.round(context), np.round(tokens), session=session, by_user=1.0))
+            context += tokens
     return (
-        found,
+        requests,
         1.0,
         (f"tokens are characters over {_LETTERS:g}: the file holds text", "there are no times in the file"),
     )

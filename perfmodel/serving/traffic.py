@@ -24,12 +24,12 @@ _JITTERED = 24
 @functools.cache
 def _tables() -> dict[str, Lengths]:
     path = catalog.bundled() / "data" / "traffic" / "lengths.csv"
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    tables: dict[str, list[tuple[float, float, float]]] = {}
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             point = float(row["prompt_tokens"]), float(row["output_tokens"]), float(row["share"])
-            found.setdefault(row["name"], []).append(point)
-    return {name: Lengths(*np.array(points).T) for name, points in found.items()}
+            tables.setdefault(row["name"], []).append(point)
+    return {name: Lengths(*np.array(points).T) for name, points in tables.items()}
 
 
 def length_table(name: str) -> Lengths:

@@ -194,7 +194,7 @@ def find(kind: str, name: str) -> Path:
     for root in _user_roots():
         for path in _spec_files(root / folder):
             try:
-                names = [found.casefold() for found in _names(path)]
+                names = [matching.casefold() for matching in _names(path)]
             except UserError as error:
                 names = _names_by_line(path)
                 unread.append(str(error))
@@ -214,18 +214,18 @@ def find(kind: str, name: str) -> Path:
     if kind == "model":
         if wanted.endswith("gguf") and os.sep in name:
             raise UserError(f"{name}: a repository of GGUF files has many precisions; give the file, or its base model")
-        short = {one.rpartition("/")[2]: file for one, file in index.items()}
+        short = {full_name.rpartition("/")[2]: file for full_name, file in index.items()}
         for base in naming.bases(name):
             if file := index.get(base) or (short.get(base) if "/" not in base else None):
                 return bundled() / folder / file
         # A model of another family is no suggestion, however near its name.
         asked = naming.family(name)
-        names = [one for one in names if _is_near(naming.family(one), asked)]
+        names = [full_name for full_name in names if _is_near(naming.family(full_name), asked)]
     # Names of one spec count once, the nearest of them.
     near = difflib.get_close_matches(wanted, names, n=12, cutoff=0.5)
     nearest: dict[str, str] = {}
-    for found in near:
-        nearest.setdefault(index.get(found, found), found)
+    for matching in near:
+        nearest.setdefault(index.get(matching, matching), matching)
     close = list(nearest.values())[:3]
     hint = f"did you mean {' or '.join(close)}?" if close else f"'perfmodel specs list {kind}s' shows all"
     if kind == "model" and not close:
@@ -330,26 +330,26 @@ def problems(path: Path, kind: type[Any], sources: bool = True) -> list[str]:
     from perfmodel.specs import schema
 
     own = raw.pop("efficiency", None) if kind is System else None
-    found = schema.check(raw, kind, path)
-    if found:
-        return found
+    faults = schema.check(raw, kind, path)
+    if faults:
+        return faults
     made, provenance = files.build(kind, raw, origin)
-    found = [f"{files.place(path, where)}: {message}" for where, message in rules.broken(made)]
-    found += files.unsourced(kind, raw, provenance, path)
-    if own is not None and not found:
-        found = _wrong_efficiencies(path, cast(System, made), own)
-        if not found:
+    faults = [f"{files.place(path, where)}: {message}" for where, message in rules.broken(made)]
+    faults += files.unsourced(kind, raw, provenance, path)
+    if own is not None and not faults:
+        faults = _wrong_efficiencies(path, cast(System, made), own)
+        if not faults:
             _, more, _ = load_efficiency(made.kind, made.chip, made.default_engine, _Own(path, own, origin))
             provenance |= {where: entry for where, entry in more.items() if where in origin}
-            found = files.unsourced(kind, raw, provenance, path)
-    if not found and sources:
+            faults = files.unsourced(kind, raw, provenance, path)
+    if not faults and sources:
         known = load_sources()
-        found = [
+        faults = [
             f"{files.place(path, where)}: source '{entry.source}' is not in {SOURCES}; add it there"
             for where, entry in provenance.items()
             if entry.source and not entry.source.startswith("http") and entry.source not in known
         ]
-    return found
+    return faults
 
 
 @dataclass(frozen=True)
@@ -582,12 +582,12 @@ def load_prices(release: str = "") -> Prices:
     """
     path = Path(release)
     if not release or path.suffix != ".yaml":
-        found = {at.stem: at for root in reversed(roots()) for at in _spec_files(root / PRICES_FOLDER)}
-        if release and release not in found:
+        by_release = {at.stem: at for root in reversed(roots()) for at in _spec_files(root / PRICES_FOLDER)}
+        if release and release not in by_release:
             raise UserError(
-                f"--prices {release}: no such release; there are {', '.join(sorted(found))}, or name a file"
+                f"--prices {release}: no such release; there are {', '.join(sorted(by_release))}, or name a file"
             )
-        path = found[release or max(found)]
+        path = by_release[release or max(by_release)]
     elif not path.is_file():
         raise UserError(f"--prices {release}: no such file")
     stamp = path.stat()
@@ -646,12 +646,12 @@ def releases(engine: str) -> dict[str, Path]:
         A file without a release in its name, as a user's own may be, stands under an empty one.
     """
     form = re.compile(rf"{re.escape(engine)}(?:-(\d+(?:\.\d+)*))?")
-    found: dict[str, Path] = {}
+    dated: dict[str, Path] = {}
     for root in [*_user_roots(), bundled(), *(() if engine in ENGINES else plugins.folders())]:
         for path in (root / ENGINE_FOLDER).glob(f"{engine}*.yaml"):
             if (read := form.fullmatch(path.stem)) is not None:
-                found.setdefault(read[1] or "", path)
-    return {release: found[release] for release in sorted(found, key=release_numbers)}
+                dated.setdefault(read[1] or "", path)
+    return {release: dated[release] for release in sorted(dated, key=release_numbers)}
 
 
 def nearest_release(engine: EngineName) -> str | None:
@@ -691,14 +691,14 @@ def release_note(system: System, engine: EngineName) -> str:
     -------
     str
     """
-    held = system.engine.release if system.engine is not None else ""
-    if not held or held == engine.release:
+    release = system.engine.release if system.engine is not None else ""
+    if not release or release == engine.release:
         return ""
     if not engine.release:
-        return f"{engine.name} {held}, the newest release whose memory is known"
+        return f"{engine.name} {release}, the newest release whose memory is known"
     wanted = release_numbers(engine.release)
-    which = "nearest earlier" if release_numbers(held)[: len(wanted)] <= wanted else "earliest"
-    return f"memory of {engine.name} {engine.release} by the numbers of release {held}, the {which} that is known"
+    which = "nearest earlier" if release_numbers(release)[: len(wanted)] <= wanted else "earliest"
+    return f"memory of {engine.name} {engine.release} by the numbers of release {release}, the {which} that is known"
 
 
 def with_engine(system: System, engine: str) -> System:
@@ -831,19 +831,19 @@ def _of_release(whose: str, engine: EngineName, shipped: bool) -> Path | None:
     folders: list[Path] = [*(() if shipped else _user_roots()), bundled(), *plugins.folders()]
     for root in folders:
         plain = root / CALIBRATION / f"{whose}-{engine.name}.yaml"
-        found: dict[tuple[int, ...], Path] = {
+        by_release: dict[tuple[int, ...], Path] = {
             release_numbers(read[1]): path
             for path in plain.parent.glob(f"{whose}-{engine.name}-*.yaml")
             if (read := _RELEASED.search(path.stem)) and path.stem == f"{whose}-{engine.name}-{read[1]}"
         }
         wanted = release_numbers(engine.release)
-        earlier = [release for release in found if wanted and release[: len(wanted)] <= wanted]
+        earlier = [release for release in by_release if wanted and release[: len(wanted)] <= wanted]
         if earlier:
-            return found[max(earlier)]
+            return by_release[max(earlier)]
         if plain.is_file():
             return plain
-        if found:
-            return found[min(found) if wanted else max(found)]
+        if by_release:
+            return by_release[min(by_release) if wanted else max(by_release)]
     return None
 
 

@@ -146,24 +146,24 @@ def _is_target(name: str, target: str) -> bool:
 
 def _projections(model: Model) -> list[tuple[str, float, float, float, bool]]:
     """Return name, inputs, outputs, layers and whether inputs are cut of the projections that an adapter can change."""
-    hidden, found = float(model.hidden), []
+    hidden, matrices = float(model.hidden), []
     for run in model.layers:
         count = float(run.count)
-        if (one := run.attention) is not None:
-            queries = float(one.heads) * float(one.head_dim)
-            keys = float(one.kv_heads) * float(one.head_dim)
-            values = float(one.heads) * float(one.value_dim or one.head_dim)
-            found += [
-                ("q_proj", hidden, queries * (2.0 if one.gated else 1.0), count, False),
+        if (mixer := run.attention) is not None:
+            queries = float(mixer.heads) * float(mixer.head_dim)
+            keys = float(mixer.kv_heads) * float(mixer.head_dim)
+            values = float(mixer.heads) * float(mixer.value_dim or mixer.head_dim)
+            matrices += [
+                ("q_proj", hidden, queries * (2.0 if mixer.gated else 1.0), count, False),
                 ("k_proj", hidden, keys, count, False),
-                ("v_proj", hidden, float(one.kv_heads) * float(one.value_dim or one.head_dim), count, False),
+                ("v_proj", hidden, float(mixer.kv_heads) * float(mixer.value_dim or mixer.head_dim), count, False),
                 ("o_proj", values, hidden, count, True),
             ]
         if (mla := run.mla) is not None:
             heads, rank = float(mla.heads), float(mla.q_lora_rank)
             width = heads * (float(mla.qk_nope_head_dim) + float(mla.qk_rope_head_dim))
             latent, values = float(mla.kv_lora_rank), heads * float(mla.v_head_dim)
-            found += [
+            matrices += [
                 ("q_a_proj", hidden, rank, count, False),
                 ("q_b_proj", rank or hidden, width, count, False),
                 ("kv_a_proj_with_mqa", hidden, latent + float(mla.qk_rope_head_dim), count, False),
@@ -176,9 +176,9 @@ def _projections(model: Model) -> list[tuple[str, float, float, float, bool]]:
         elif run.moe is not None and float(run.moe.shared):
             width, gated = float(run.moe.shared), float(run.moe.matrices) == 3
         if width:
-            found += [("gate_proj", hidden, width, count, False)] if gated else []
-            found += [("up_proj", hidden, width, count, False), ("down_proj", width, hidden, count, True)]
-    return found
+            matrices += [("gate_proj", hidden, width, count, False)] if gated else []
+            matrices += [("up_proj", hidden, width, count, False), ("down_proj", width, hidden, count, True)]
+    return matrices
 
 
 # --- Mistral's and Meta's own files ------------------------------------------------------------------------------
@@ -390,10 +390,10 @@ def _check_total(path: Path, model: Model, header: gguf.Header) -> None:
     """Refuse a file whose tensors do not add up to what its fields describe."""
     from perfmodel.specs.weights import total_parameters
 
-    held = sum(tensor.weights for tensor in header.tensors if not tensor.name.startswith("rope_freqs"))
+    weights = sum(tensor.weights for tensor in header.tensors if not tensor.name.startswith("rope_freqs"))
     described = float(total_parameters(model))
-    if abs(held / described - 1) > 0.01:
+    if abs(weights / described - 1) > 0.01:
         raise UserError(
-            f"{path}: its tensors hold {held / 1e9:.3f} billion weights, its fields describe {described / 1e9:.3f}; "
+            f"{path}: its tensors hold {weights / 1e9:.3f} billion weights, its fields describe {described / 1e9:.3f}; "
             "write the model as YAML instead"
         )

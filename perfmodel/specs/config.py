@@ -286,13 +286,13 @@ class Config:
         -------
         list or None
         """
-        found = self.list_of(name, kind)
+        values = self.list_of(name, kind)
         ahead = self.get("num_nextn_predict_layers") or 0
-        if found and isinstance(ahead, int) and len(found) == self.layers + ahead:
-            found = found[: self.layers]
-        if found and len(found) != self.layers:
-            raise self.refusal(self.named(name), f"{len(found)} entries for {self.layers} layers")
-        return found or None
+        if values and isinstance(ahead, int) and len(values) == self.layers + ahead:
+            values = values[: self.layers]
+        if values and len(values) != self.layers:
+            raise self.refusal(self.named(name), f"{len(values)} entries for {self.layers} layers")
+        return values or None
 
     def inner(self, name: str) -> Config:
         """Return a mapping within the file as a configuration of its own.

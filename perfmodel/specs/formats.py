@@ -144,11 +144,11 @@ def one_of(entry: Config, name: str, known: Mapping[Any, Any]) -> Any:
     Number
     """
     value = entry.get(name)
-    found = known.get(value) if type(value) in (int, str) else None
-    if not found:
+    meaning = known.get(value) if type(value) in (int, str) else None
+    if not meaning:
         expected = ", ".join(str(one) for one in known)
         raise entry.refusal(name, f"unknown {shown(value)}, expected one of {expected}")
-    return found
+    return meaning
 
 
 def weight_format(entry: Config, known_as: str) -> Format:

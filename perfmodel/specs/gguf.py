@@ -163,7 +163,7 @@ def _read(path: Path) -> Header:
             for _ in range(entries):
                 name = reader.text()
                 fields[name] = reader.value(int(reader.plain("<I")))
-            found = []
+            stored = []
             for _ in range(tensors):
                 name, rank = reader.text(), int(reader.plain("<I"))
                 if rank > 8:
@@ -173,7 +173,7 @@ def _read(path: Path) -> Header:
                 reader.plain("<Q")
                 if kind not in TYPES:
                     raise reader.broken(f"tensor {name} has a type of unknown number {kind}")
-                found.append(Tensor(name, sizes, kind))
+                stored.append(Tensor(name, sizes, kind))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.__class__.__name__})") from None
-    return Header(fields, tuple(found))
+    return Header(fields, tuple(stored))

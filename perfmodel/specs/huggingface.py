@@ -74,7 +74,7 @@ def _text_model(path: Path, raw: Mapping[str, Any]) -> Config:
 
 def _quantisations(config: Config, raw: Mapping[str, Any]) -> list[Config]:
     """Return what the files say of quantisation, the binding block first; one that is no mapping is an error."""
-    found: list[Config] = []
+    entries: list[Config] = []
     for name in ("quantization_config", "compression_config"):
         for fields, where in ((raw, ""), (config.fields, config.where)):
             block = fields.get(name)
@@ -82,16 +82,16 @@ def _quantisations(config: Config, raw: Mapping[str, Any]) -> list[Config]:
                 continue
             if not isinstance(block, dict):
                 raise config.refusal_at(f"{where}{name}", f"expected a mapping of fields, found {shown(block)}")
-            if all(block != one.fields for one in found):
-                found.append(Config(config.path, block, f"{where}{name}."))
+            if all(block != one.fields for one in entries):
+                entries.append(Config(config.path, block, f"{where}{name}."))
     beside = config.path.parent / QUANTISATION
     if config.path.name == CONFIG and beside.is_file():
         block = read_json(beside).get("quantization")
         if not isinstance(block, dict):
             raise UserError(f"{beside}: quantization: expected a mapping of fields, found {shown(block)}")
         if block.get("quant_algo") or block.get("kv_cache_quant_algo"):
-            found.append(Config(beside, block, "quantization."))
-    return found
+            entries.append(Config(beside, block, "quantization."))
+    return entries
 
 
 #: What the end of the name of a class says of its task.
@@ -107,12 +107,12 @@ _SENTENCES = ("modules.json", "config_sentence_transformers.json", "1_Pooling")
 def _task(config: Config, form: Form) -> str:
     """Return what a model is for: by its form, its class, or what lies beside its file."""
     written = config.get("architectures")
-    classes = [one for one in written if isinstance(one, str)] if isinstance(written, list) else []
-    if config.get("draft_vocab_size") is not None or any(_DRAFTING.search(one) for one in classes):
+    classes = [name for name in written if isinstance(name, str)] if isinstance(written, list) else []
+    if config.get("draft_vocab_size") is not None or any(_DRAFTING.search(name) for name in classes):
         return "draft"
-    if form.pools or any(_POOLING.search(one) for one in classes):
+    if form.pools or any(_POOLING.search(name) for name in classes):
         return "pool"
-    embeds = [one for one in _SENTENCES if config.path.name == CONFIG and (config.path.parent / one).exists()]
+    embeds = [name for name in _SENTENCES if config.path.name == CONFIG and (config.path.parent / name).exists()]
     if embeds:
         config.note(f"{embeds[0]} lies beside the file: it is read as an embedding model")
         return "pool"
@@ -123,29 +123,29 @@ def _as_draft(config: Config, layers: list[Layers]) -> tuple[list[Layers], float
     """Return the layers of an EAGLE draft with what joins them to the target, and the words of its head."""
     hidden = config.count("hidden_size")
     written = config.get("draft_vocab_size")
-    third = written is not None or any("3" in str(one) for one in config.get("architectures") or [])
+    third = written is not None or any("3" in str(layer) for layer in config.get("architectures") or [])
     streams = 3.0 if third else 2.0
     joined = config.get("target_hidden_size")
     width = config.count("target_hidden_size") if joined is not None else hidden
-    found = []
-    for index, one in enumerate(layers):
+    draft_layers = []
+    for index, layer in enumerate(layers):
         weights = scales = 0.0
         if index == 0:
             weights += streams * (width if third else hidden) * hidden
             scales += hidden if third else 0.0
-            one = one if third else replace(one, norms=float(one.norms) - 1)
-            if third and (attention := one.attention) is not None:
+            layer = layer if third else replace(layer, norms=float(layer.norms) - 1)
+            if third and (attention := layer.attention) is not None:
                 # The first layer attends from the embedding and the state of the target side by side.
                 query = float(attention.heads) * float(attention.head_dim)
                 weights += hidden * (query + 2 * float(attention.kv_heads) * float(attention.head_dim))
-        found.append(replace(one, beside=Beside(weights, scales)) if weights else one)
+        draft_layers.append(replace(layer, beside=Beside(weights, scales)) if weights else layer)
     config.note("it drafts for another model, whose embedding it looks its words up in")
     if not third:
         config.note("its head is that of its target")
         config.fields["tie_word_embeddings"] = True
-        return found, None
+        return draft_layers, None
     config.fields["tie_word_embeddings"] = False
-    return found, config.count("draft_vocab_size") if written is not None else None
+    return draft_layers, config.count("draft_vocab_size") if written is not None else None
 
 
 def _names(path: Path, raw: Mapping[str, Any]) -> tuple[str, str]:
@@ -162,12 +162,12 @@ def _names(path: Path, raw: Mapping[str, Any]) -> tuple[str, str]:
 def _provenance(config: Config, model: Model) -> dict[str, Provenance]:
     folder = f"{config.path.parent.resolve().name}/" if config.path.name == CONFIG else ""
     file = f"{folder}{config.path.name}"
-    found = {}
+    origins = {}
     for path, _, _ in quantities(model):
         derived = config.derived.get(path.rpartition(".")[2], "")
         notes = [derived, *config.notes] if derived else config.notes
-        found[path] = Provenance(SOURCE, "derived" if derived else "datasheet", file, "; ".join(notes))
-    return found
+        origins[path] = Provenance(SOURCE, "derived" if derived else "datasheet", file, "; ".join(notes))
+    return origins
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ def read_fields(path: Path, raw: Mapping[str, Any], stored: Stored | None = None
         vocab=config.count("vocab_size"),
         tied_embeddings=config.flag("tie_word_embeddings"),
         max_context=_longest(config),
-        layers=tuple(replace(one, count=float(count)) for one, count in Counter(layers).items()),
+        layers=tuple(replace(entry, count=float(count)) for entry, count in Counter(layers).items()),
         unquantised=stored.unquantised,
         towers=towers,
         vision=vision,
@@ -287,10 +287,10 @@ def read_fields(path: Path, raw: Mapping[str, Any], stored: Stored | None = None
     if unread:
         config.note(f"fields that nothing reads: {', '.join(unread)}")
     used = {
-        f"{one.where}{name}": one.fields[name]
-        for one in (config, *blocks)
-        for name in dict.fromkeys(one.asked.values())
-        if one.fields.get(name) is not None
+        f"{entry.where}{name}": entry.fields[name]
+        for entry in (config, *blocks)
+        for name in dict.fromkeys(entry.asked.values())
+        if entry.fields.get(name) is not None
     }
     return Reading(replace(model, provenance=_provenance(config, model)), used, tuple(unread))
 

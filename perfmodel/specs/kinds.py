@@ -86,14 +86,14 @@ def kind_of(name: str) -> Kind:
         Where no kind has that name.
     """
     if name in _OWN:
-        found = importlib.import_module(_OWN[name]).MACHINE
+        machine = importlib.import_module(_OWN[name]).MACHINE
     elif name in plugins.names(plugins.MACHINES):
-        found = plugins.load(plugins.MACHINES, name)
+        machine = plugins.load(plugins.MACHINES, name)
     else:
         raise UserError(f"unknown kind '{name}', expected one of {', '.join(names())}")
-    if not isinstance(found, Kind) or found.name != name:
+    if not isinstance(machine, Kind) or machine.name != name:
         raise UserError(f"{plugins.MACHINES}: '{name}' must name a Machine whose name is '{name}'")
-    return found
+    return machine
 
 
 def engines(kind: Kind | None = None) -> tuple[str, ...]:

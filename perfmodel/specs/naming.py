@@ -208,11 +208,11 @@ def find_engine(text: str) -> EngineName | None:
     EngineName or None
         None where it names none that is known.
     """
-    found = _ENGINE.search(text)
-    if found is None:
+    match = _ENGINE.search(text)
+    if match is None:
         return None
-    name = found["name"].casefold()
-    return EngineName("trtllm" if name.startswith(("trt", "tensorrt")) else name, found["release"] or "")
+    name = match["name"].casefold()
+    return EngineName("trtllm" if name.startswith(("trt", "tensorrt")) else name, match["release"] or "")
 
 
 def read_engine(text: str) -> EngineName:

@@ -77,17 +77,17 @@ def full_path(scenario: Scenario, path: str) -> str:
     if path.split(".")[0] in ROOTS:
         get(scenario, path)
         return path
-    found = []
+    matching = []
     for root in ROOTS:
         try:
             get(scenario, f"{root}.{path}")
         except UserError:
             continue
-        found.append(f"{root}.{path}")
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UserError(f"'{path}' is ambiguous: write {' or '.join(found)}")
+        matching.append(f"{root}.{path}")
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UserError(f"'{path}' is ambiguous: write {' or '.join(matching)}")
     raise UserError(f"unknown path '{path}': {_suggestion(scenario, path)}")
 
 

@@ -80,10 +80,10 @@ def folders() -> tuple[Path, ...]:
     -------
     tuple of Path
     """
-    found = []
+    paths = []
     for entry in _entries(SPECS).values():
         spec = importlib.util.find_spec(entry.module)
         if spec is None or not spec.submodule_search_locations:
             raise UserError(f"{SPECS}: '{entry.name}' names {entry.module}, which is no package")
-        found += [Path(place) for place in spec.submodule_search_locations]
-    return tuple(found)
+        paths += [Path(place) for place in spec.submodule_search_locations]
+    return tuple(paths)

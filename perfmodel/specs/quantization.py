@@ -99,12 +99,12 @@ def rules_of(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
 
 
 def _kept(config: Config, entry: Config) -> list[Rule]:
-    found = []
+    kept = []
     for text in entries(entry):
         classes, part, layer = _covered(config, text)
         if classes:
-            found.append(Rule(classes, layer, part, BF16))
-    return found
+            kept.append(Rule(classes, layer, part, BF16))
+    return kept
 
 
 def entries(entry: Config) -> Iterator[str]:
@@ -193,14 +193,14 @@ def _grouped(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
             continue
         if not isinstance(group.get("weights"), dict):
             raise entry.refusal(f"{where}.weights", "expected num_bits and type")
-        found = weight_format(
+        formats = weight_format(
             Config(entry.path, group["weights"], f"{entry.where}{where}.weights."), f"{entry.where}{where}.weights"
         )
         targets = group.get("targets") or [_LINEAR]
-        if not isinstance(targets, list) or not all(isinstance(one, str) for one in targets):
+        if not isinstance(targets, list) or not all(isinstance(matched, str) for matched in targets):
             raise entry.refusal(f"{where}.targets", "expected a list of modules")
         if _LINEAR in targets:
-            defaults[found] = None
+            defaults[formats] = None
             continue
         for target in targets:
             classes, part, layer = _covered(config, target)
@@ -209,9 +209,9 @@ def _grouped(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
                     f"{where}.targets", f"'{target}' is no module that is known; expected {_LINEAR} or names of modules"
                 )
             if classes:
-                rules.append(Rule(classes, layer, part, found))
+                rules.append(Rule(classes, layer, part, formats))
     if len(defaults) > 1 or not (defaults or rules):
-        names = ", ".join(sorted(one.precision for one in defaults)) or "none"
+        names = ", ".join(sorted(matched.precision for matched in defaults)) or "none"
         raise entry.refusal("config_groups", f"expected one precision, found {names}")
     return next(iter(defaults), BF16), rules
 
@@ -223,20 +223,20 @@ def _dynamic(config: Config, entry: Config) -> list[Rule]:
     for name, said in found.items() if isinstance(found, dict) else ():
         if name.startswith("-:"):
             continue
-        one = Config(
+        inner = Config(
             entry.path, {**entry.fields, **(said if isinstance(said, dict) else {})}, f"{entry.where}dynamic.{name}."
         )
         classes, part, layer = _covered(config, name.removeprefix("+:"))
         if classes:
-            rules.append(Rule(classes, layer, part, integers(one, one_of(one, "bits", {4: 4, 8: 8}))))
+            rules.append(Rule(classes, layer, part, integers(inner, one_of(inner, "bits", {4: 4, 8: 8}))))
     return rules
 
 
 def _auto_round(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
     """Read Intel's auto-round: bits and size of groups, and other ones by module."""
 
-    def format_of(one: Config) -> Format:
-        kind, bits = str(one.get("data_type") or "int"), one.get("bits")
+    def format_of(inner: Config) -> Format:
+        kind, bits = str(inner.get("data_type") or "int"), inner.get("bits")
         if bits in (16, 32):
             return BF16
         if kind.startswith("mx_fp") or kind.startswith("mxfp"):
@@ -245,19 +245,19 @@ def _auto_round(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
             return plain_format("fp4")
         if kind.startswith("fp") and bits == 8:
             return plain_format("fp8")
-        return integers(one, one_of(one, "bits", {4: 4, 8: 8}))
+        return integers(inner, one_of(inner, "bits", {4: 4, 8: 8}))
 
     rules = []
     extra = entry.get("extra_config")
     for name, said in extra.items() if isinstance(extra, dict) else ():
-        one = Config(
+        inner = Config(
             entry.path,
             {**entry.fields, **(said if isinstance(said, dict) else {})},
             f"{entry.where}extra_config.{name}.",
         )
         classes, part, layer = _covered(config, name)
         if classes:
-            rules.append(Rule(classes, layer, part, format_of(one)))
+            rules.append(Rule(classes, layer, part, format_of(inner)))
     return format_of(entry), rules
 
 
@@ -314,12 +314,12 @@ def _torchao(config: Config, entry: Config) -> tuple[Format, list[Rule]]:
         sizes = dict(said.get("_data") or {}) if isinstance(said, dict) else {}
         said = said.get("_type") if isinstance(said, dict) else said
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "", str(said)).casefold()
-    for pattern, found in _TORCHAO:
+    for pattern, known in _TORCHAO:
         if pattern.search(name):
-            if found.precision == "int4":
+            if known.precision == "int4":
                 size = sizes.get("group_size", 128)
                 return integers(Config(entry.path, {"group_size": size}, f"{entry.where}quant_type."), 4), []
-            return found, []
+            return known, []
     raise entry.refusal(
         "quant_type", f"unknown {shown(entry.get('quant_type'))}, expected a configuration of int4, int8 or float8"
     )

@@ -156,15 +156,15 @@ def _context(session: Session) -> Iterator[tuple[str, str]]:
     if session.appended and float(session.resent_output):
         yield "resent_output", "would move nothing: appended says already what is prefilled; leave one of them out"
     first = float(quantiles.at(session.first_context, 0.5)) if session.first_context else 0.0
-    held = 0.0 if session.shared_prefix is None else float(session.shared_prefix.tokens)
-    if first and held > first:
-        yield "shared_prefix.tokens", f"{held:,.0f} is more than the median first_context of {first:,.0f}"
+    shared = 0.0 if session.shared_prefix is None else float(session.shared_prefix.tokens)
+    if first and shared > first:
+        yield "shared_prefix.tokens", f"{shared:,.0f} is more than the median first_context of {first:,.0f}"
     if session.compaction is not None:
         start, end = session.compaction.at, float(session.compaction.to)
         if start is None and not float(session.compaction.share):
             yield "compaction", "would move nothing: say at which context, or before which share of the calls"
-        if end < held or (start is not None and end >= float(start)):
-            yield "compaction.to", f"{end:,.0f} must be at least the shared prefix of {held:,.0f} and below at"
+        if end < shared or (start is not None and end >= float(start)):
+            yield "compaction.to", f"{end:,.0f} must be at least the shared prefix of {shared:,.0f} and below at"
 
 
 #: What must hold between the fields of a session.

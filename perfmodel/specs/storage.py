@@ -89,27 +89,27 @@ def _sum_up(
         at = int(index // step)
         for kind, part, size in _matrices(config, run):
             said = [rule for rule in (*by_layer.get(-1, ()), *by_layer.get(at, ())) if _covers(rule, kind, part)]
-            found = said[-1].format if said else default
+            stored = said[-1].format if said else default
             shares = weights.setdefault(kind, {})
-            shares[found] = shares.get(found, 0.0) + size
+            shares[stored] = shares.get(stored, 0.0) + size
     unquantised, classes, elements = {"router", "embedding"}, {}, {}
     totals: dict[str, float] = {}
     for shares in weights.values():
-        for found, size in shares.items():
-            totals[found.precision] = totals.get(found.precision, 0.0) + size
+        for stored, size in shares.items():
+            totals[stored.precision] = totals.get(stored.precision, 0.0) + size
     quantised = {name: size for name, size in totals.items() if name != "bf16"}
     precision = max(quantised, key=lambda name: quantised[name]) if quantised else default.precision
     for kind, shares in weights.items():
         total = sum(shares.values())
         most = _most(shares)
-        mean = sum(found.element * size for found, size in shares.items()) / total
+        mean = sum(stored.element * size for stored, size in shares.items()) / total
         if most == "bf16":
             unquantised.add(kind)
         elif most != precision:
             classes[kind] = most
         if abs(mean / PRECISION_BYTES[most] - 1) > 1e-4:
             elements[kind] = mean
-        other = 1 - sum(size for found, size in shares.items() if found.precision == most) / total
+        other = 1 - sum(size for stored, size in shares.items() if stored.precision == most) / total
         if other > 1e-3:
             config.note(f"{kind} counts as {most}: {other:.0%} of it is stored otherwise, so its bytes are the mean")
     if head.precision == "bf16":
@@ -136,14 +136,14 @@ def _covers(rule: Rule, kind: str, part: str) -> bool:
 def _matrices(config: Config, run: Layers) -> Iterator[tuple[str, str, float]]:
     """Give class, name and weights of the matrices of a layer; a mixer without names is one matrix."""
     hidden = float(config.count("hidden_size"))
-    if (one := run.attention) is not None:
-        heads, kv = float(one.heads) * float(one.head_dim), float(one.kv_heads) * float(one.head_dim)
-        values = float(one.kv_heads) * float(one.value_dim or one.head_dim)
-        yield "attention", "q_proj", hidden * heads * (2.0 if one.gated else 1.0)
-        if not one.shares_cache:
+    if (mixer := run.attention) is not None:
+        heads, kv = float(mixer.heads) * float(mixer.head_dim), float(mixer.kv_heads) * float(mixer.head_dim)
+        values = float(mixer.kv_heads) * float(mixer.value_dim or mixer.head_dim)
+        yield "attention", "q_proj", hidden * heads * (2.0 if mixer.gated else 1.0)
+        if not mixer.shares_cache:
             yield "attention", "k_proj", hidden * kv
-            yield "attention", "v_proj", 0.0 if one.keys_are_values else hidden * values
-        yield "attention", "o_proj", float(one.heads) * float(one.value_dim or one.head_dim) * hidden
+            yield "attention", "v_proj", 0.0 if mixer.keys_are_values else hidden * values
+        yield "attention", "o_proj", float(mixer.heads) * float(mixer.value_dim or mixer.head_dim) * hidden
     elif (mla := run.mla) is not None:
         heads, width = float(mla.heads), float(mla.qk_nope_head_dim) + float(mla.qk_rope_head_dim)
         rank, latent = float(mla.q_lora_rank), float(mla.kv_lora_rank)
@@ -194,14 +194,14 @@ def _head(config: Config, entry: Config, default: Format) -> Format:
     listed = entry.get("quantized_layers")
     for name, said in listed.items() if isinstance(listed, dict) else ():
         if HEAD.search(name):
-            one = Config(entry.path, said, f"{entry.where}quantized_layers.{name}.")
-            return sized(one, one_of(one, "quant_algo", ALGORITHMS))
+            inner = Config(entry.path, said, f"{entry.where}quantized_layers.{name}.")
+            return sized(inner, one_of(inner, "quant_algo", ALGORITHMS))
     if entry.get("quant_algo") == "MIXED_PRECISION":
         return BF16
     groups = entry.get("config_groups")
     if isinstance(groups, dict):
         for name, group in groups.items():
-            named = [one for one in group.get("targets") or [] if HEAD.search(one.removeprefix("re:"))]
+            named = [inner for inner in group.get("targets") or [] if HEAD.search(inner.removeprefix("re:"))]
             if named and isinstance(group.get("weights"), dict):
                 where = f"{entry.where}config_groups.{name}.weights"
                 return weight_format(Config(entry.path, group["weights"], f"{where}."), where)

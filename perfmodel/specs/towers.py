@@ -340,12 +340,12 @@ def read_towers(config: Config, raw: Mapping[str, Any]) -> tuple[float, Vision |
         fields = raw.get(place)
         if not isinstance(fields, dict) or not fields:
             continue
-        one = Config(config.path, fields, f"{place}.")
+        block = Config(config.path, fields, f"{place}.")
         own = str(fields.get("model_type") or "")
         reader = _READERS.get(outer) if place != "audio_config" else None
         reader = reader or _READERS.get(own) or _READERS.get(outer)
         try:
-            tower = reader(one, text) if reader is not None else _by_sizes(one, text)
+            tower = reader(block, text) if reader is not None else _by_sizes(block, text)
         except UserError as error:
             missing = str(error).removeprefix(f"{config.path}: ")
             config.note(f"{missing.partition(';')[0]}, so the weights of this encoder are left out")
@@ -358,7 +358,7 @@ def read_towers(config: Config, raw: Mapping[str, Any]) -> tuple[float, Vision |
         total += tower.weights
         if tower.tokens:
             vision = Vision(tower.tokens, tower.patches, tower.each, tower.width, tower.layers)
-        for note in one.notes:
+        for note in block.notes:
             config.note(f"{place}: {note}")
     hints = [name for name in _HINTS if config.get(name) is not None]
     if hints and not total:
@@ -366,9 +366,9 @@ def read_towers(config: Config, raw: Mapping[str, Any]) -> tuple[float, Vision |
     return total, vision
 
 
-def _by_sizes(one: Config, text: Config) -> Tower | None:
+def _by_sizes(block: Config, text: Config) -> Tower | None:
     """Return an unknown encoder as its width, depth and inner width say, or None where it gives none."""
-    fields = {key.removeprefix("vt_").removeprefix("encoder_"): value for key, value in one.fields.items()}
+    fields = {key.removeprefix("vt_").removeprefix("encoder_"): value for key, value in block.fields.items()}
     for name, others in {
         "hidden_size": ("embed_dim", "d_model", "width"),
         "num_hidden_layers": ("depth", "layers", "num_layers"),
@@ -383,5 +383,5 @@ def _by_sizes(one: Config, text: Config) -> Tower | None:
     fields["patch_size"] = patch if isinstance(patch, int) and patch else 14
     if not isinstance(fields.get("image_size"), int):
         fields.pop("image_size", None)
-    tower = _vit(Config(one.path, fields, one.where))
+    tower = _vit(Config(block.path, fields, block.where))
     return _join(tower, _linear(tower.width, text.count("hidden_size")), tower.patches / 4)

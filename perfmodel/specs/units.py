@@ -281,12 +281,12 @@ def parse(text: str | int | float, unit: str, old: float = math.nan) -> float:
         raise UserError(f"{match[1]}{written} has no unit: {likely}?")
     if written == INSIDE:
         return value
-    found = unit_factor(written)
-    if found is None:
+    factor = unit_factor(written)
+    if factor is None:
         raise UserError(f"unknown unit '{written}' in '{text}'; write {examples(unit)}")
-    if found[0] != unit:
-        raise UserError(f"'{text}' is in {found[0]}, expected {unit}: write {examples(unit)}")
-    return value * found[1]
+    if factor[0] != unit:
+        raise UserError(f"'{text}' is in {factor[0]}, expected {unit}: write {examples(unit)}")
+    return value * factor[1]
 
 
 def change(text: str, unit: str, old: float) -> float:

@@ -50,7 +50,7 @@ def model_class(model: Model) -> str:
     str
         One of :data:`CLASSES`.
     """
-    found = "dense"
+    worst = "dense"
     for run in model.layers:
         part = run.mla or run.attention or run.compressed
         marks = {
@@ -59,8 +59,8 @@ def model_class(model: Model) -> str:
             "sparse": part is not None and part.indexer is not None,
             "recurrent": is_recurrent(run),
         }
-        found = max((found, *(name for name, has in marks.items() if has)), key=CLASSES.index)
-    return found
+        worst = max((worst, *(name for name, has in marks.items() if has)), key=CLASSES.index)
+    return worst
 
 
 def state_heads(layers: Layers) -> Any:
@@ -279,13 +279,13 @@ def total_parameters(model: Model) -> Any:
         Weights [1].
     """
     decoder = total(layers.count * one.held for layers in model.layers for one in tensors(model, layers))
-    found = decoder + model.hidden
+    parameters = decoder + model.hidden
     if model.task != "draft":
         # A draft looks its words up in the table of its target.
-        found = found + vocabulary(model)
+        parameters = parameters + vocabulary(model)
     if not model.tied_embeddings:
-        found = found + head_parameters(model)
-    return found if model.tables is None else found + model.tables
+        parameters = parameters + head_parameters(model)
+    return parameters if model.tables is None else parameters + model.tables
 
 
 def head_parameters(model: Model) -> Any:

@@ -11,17 +11,17 @@ from perfmodel.sweeps.agents import AgentsSweep
 _COLUMNS = ("hit rate", "TTFT", "TPOT", "task", "tasks an hour", "USD a task", "cliff")
 
 
-def print_sweep(found: AgentsSweep, console: Any) -> None:
+def print_sweep(swept: AgentsSweep, console: Any) -> None:
     """Print one row a point, and what was assumed.
 
     Parameters
     ----------
-    found : AgentsSweep
+    swept : AgentsSweep
     console : rich.console.Console
     """
     rows = []
-    for row in found.rows():
-        name = ", ".join(f"{path} {row[path]}" for path in found.axes)
+    for row in swept.rows():
+        name = ", ".join(f"{path} {row[path]}" for path in swept.axes)
         if row.get("hit_rate") is None:
             rows.append((name, ["-"] * len(_COLUMNS)))
             continue
@@ -29,9 +29,9 @@ def print_sweep(found: AgentsSweep, console: Any) -> None:
         cost = "-" if row["usd_per_task"] is None else f"{row['usd_per_task']:.3g}"
         fallen = "past" if row["past_cliff"] else ""
         rows.append((name, [*cells, f"{row['tasks_per_hour']:,.0f}", cost, fallen]))
-    first = found.answers[0]
+    first = swept.answers[0]
     title = f"sessions {first.session.name} on {first.scenario.model.name}, {first.scenario.system.name}"
     side_by_side(title, _COLUMNS, rows, console)
-    said = dict.fromkeys(line for answer in found.answers for line in answer.scenario.assumed)
-    mind = dict.fromkeys(line for answer in found.answers for line in (*answer.scenario.warnings, *answer.warnings))
+    said = dict.fromkeys(line for answer in swept.answers for line in answer.scenario.assumed)
+    mind = dict.fromkeys(line for answer in swept.answers for line in (*answer.scenario.warnings, *answer.warnings))
     print_said([("assumed", list(said)), ("mind", list(mind))], console)

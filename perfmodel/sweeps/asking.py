@@ -88,7 +88,7 @@ def _held(corner: Corner, grid: Sequence[Axis], asked: Callable[[list[str]], Sce
     def words(scenario: Scenario) -> str:
         return f"TP{scenario.deployment.tp:g} PP{scenario.deployment.pp:g}"
 
-    found = []
+    held_words = []
     for axis in grid:
         if axis.path.startswith("deployment."):
             continue
@@ -102,8 +102,8 @@ def _held(corner: Corner, grid: Sequence[Axis], asked: Callable[[list[str]], Sce
                 others.append(f"{other} at {show(end, axis.unit, 3)}")
         if others:
             said = f"{words(corner.scenario)} is held along {axis.path}"
-            found.append(f"{said}; alone it would be {' and '.join(others)}: ask for one value with --set")
-    return found
+            held_words.append(f"{said}; alone it would be {' and '.join(others)}: ask for one value with --set")
+    return held_words
 
 
 def _idle(axes: Sequence[Axis], corners: Sequence[Corner]) -> list[str]:
@@ -171,11 +171,11 @@ def _assumed(corners: Sequence[Corner]) -> list[str]:
     for corner in corners:
         for word in corner.scenario.assumed:
             said.setdefault(word, []).append(" ".join(map(str, corner.words.values())))
-    found = []
+    assumed = []
     for word, names in said.items():
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        found.append(word if len(names) == len(corners) else f"{word} ({', '.join(names[:_NAMED])}{more})")
-    return found
+        assumed.append(word if len(names) == len(corners) else f"{word} ({', '.join(names[:_NAMED])}{more})")
+    return assumed
 
 
 def _varied(word: str, paths: Sequence[str]) -> bool:

@@ -335,15 +335,15 @@ def _old(folder: Path, fingerprint: str) -> dict[str, Any]:
     if not (folder / MANIFEST).exists():
         raise UserError(f"--out {folder}: it holds other files; give a new or an empty folder")
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known, question, version = (str(found[key]) for key in ("fingerprint", "question", "perfmodel"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        known, question, version = (str(manifest[key]) for key in ("fingerprint", "question", "perfmodel"))
     except (ValueError, KeyError, TypeError):
         raise UserError(f"--out {folder}: its {MANIFEST} cannot be read; give a new or an empty folder") from None
     if known != fingerprint:
         raise UserError(
             f"--out {folder}: it holds another sweep, by perfmodel {version}: {question}; give a new or an empty folder"
         )
-    return dict(found)
+    return dict(manifest)
 
 
 def _digests(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -364,15 +364,15 @@ def _line(entry: tuple[str, str]) -> str:
 
 def _sound(parts: Path, paths: list[Path], digests: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """Return the digests of partitions that hold what was written, and how many do not; those and strangers go."""
-    names, found, broken = {path.name for path in paths}, {}, 0
+    names, sound, broken = {path.name for path in paths}, {}, 0
     for path in parts.glob("part-*.parquet"):
         digest = digests.get(path.name)
         if path.name in names and digest is not None and _digest(path) == digest:
-            found[path.name] = digest
+            sound[path.name] = digest
         else:
             broken += digest is not None
             path.unlink()
-    return found, broken
+    return sound, broken
 
 
 def _check_executor(executor: str, scheduler: str | None, workers: int | None) -> None:
@@ -469,13 +469,13 @@ def _merge(paths: list[Path], folder: Path, space: Space, kept: Reduction, quest
     import pandas as pd
     import pyarrow.parquet as pq
 
-    merged, waiting, held = None, [], 0
+    merged, waiting, buffered = None, [], 0
     for path in paths:
         waiting.append(pq.read_table(path).to_pandas())
-        held += len(waiting[-1])
-        if held > POINTS or path is paths[-1]:
+        buffered += len(waiting[-1])
+        if buffered > POINTS or path is paths[-1]:
             merged = kept.merge(pd.concat([frame for frame in (merged, *waiting) if frame is not None]))
-            waiting, held = [], 0
+            waiting, buffered = [], 0
     with whole(folder / f"{kept.kind}.parquet") as partial:
         _write(kept.finish(merged), partial, space, kept, question)
 

@@ -206,13 +206,13 @@ def to_dict(result: Sweep) -> shapes.Points:
     -------
     dict
     """
-    found = []
+    points = []
     for block in result.blocks():
         columns = {name: values.tolist() for name, values in block.items()}
-        found += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        points += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return {
         "units": result.columns(),
-        "rows": [shapes.numbers(row) for row in found],
+        "rows": [shapes.numbers(row) for row in points],
         "assumed": list(result.assumed),
         "warnings": list(result.warnings),
     }

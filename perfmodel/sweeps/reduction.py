@@ -114,19 +114,19 @@ class Reduction:
         places, joint, rows = self._groups(space, values)
         lengths = [joint[place] for place in places]
         rest = [place for place in range(len(joint)) if place not in places]
-        found: list[list[Any]] = [[] for _ in joint]
+        rows_kept: list[list[Any]] = [[] for _ in joint]
         numbers: list[list[Any]] = [[] for _ in values]
         for group in range(len(rows[0])):
-            mine = [row[group] for row in rows]
-            kept = self.choose(mine)
+            of_group = [row[group] for row in rows]
+            kept = self.choose(of_group)
             for place, at in zip(places, np.unravel_index(group, lengths), strict=True):
-                found[place].append(np.full(len(kept), at))
+                rows_kept[place].append(np.full(len(kept), at))
             # The axis of length 1 is for where there is no other.
             for place, at in zip(rest, np.unravel_index(kept, [1, *(joint[place] for place in rest)])[1:], strict=True):
-                found[place].append(at)
-            for into, row in zip(numbers, mine, strict=True):
+                rows_kept[place].append(at)
+            for into, row in zip(numbers, of_group, strict=True):
                 into.append(row[kept])
-        return [np.concatenate(at) for at in found], [np.concatenate(number) for number in numbers]
+        return [np.concatenate(at) for at in rows_kept], [np.concatenate(number) for number in numbers]
 
     def choose(self, values: Sequence[Any]) -> Any:
         """Return which points of one group are kept, the best in the first metric first.
@@ -261,13 +261,13 @@ def _groups(text: str, written: str, space: Space) -> tuple[str, ...]:
     short = {word: path for path, word in space.short_names().items()}
     if not written.startswith("by="):
         raise UserError(f"--keep {text}: '{written}' should be by=AXIS,...")
-    found = []
+    grouped = []
     for word in written.removeprefix("by=").split(","):
         path = short.get(word.strip(), word.strip())
         if path not in known:
             raise UserError(f"--keep {text}: '{word}' is no axis of the sweep: expected one of {', '.join(known)}")
-        found.append(path)
-    groups = math.prod(len(known[path].values) for path in found)
+        grouped.append(path)
+    groups = math.prod(len(known[path].values) for path in grouped)
     if groups > MOST_GROUPS:
         raise UserError(f"--keep {text}: {groups:,} groups are more than {MOST_GROUPS:,}: group by fewer axes")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(grouped))

@@ -100,11 +100,11 @@ class Space:
 
     def columns(self) -> dict[str, str]:
         """Return the unit of every column of the rows."""
-        found = {axis.path: axis.unit for axis in self.axes}
-        found.update({"plan": "", "tp": "1", "pp": "1", "chips": "1"})
-        found.update({key: unit_of(key) for key in METRICS})
-        found.update({"fits": "", "max_concurrency": "1", "prefill_limited_by": "", "decode_limited_by": ""})
-        return found
+        units = {axis.path: axis.unit for axis in self.axes}
+        units.update({"plan": "", "tp": "1", "pp": "1", "chips": "1"})
+        units.update({key: unit_of(key) for key in METRICS})
+        units.update({"fits": "", "max_concurrency": "1", "prefill_limited_by": "", "decode_limited_by": ""})
+        return units
 
     def short_names(self) -> dict[str, str]:
         """Return the last word of each axis' path; where two end in the same, the whole paths with blanks."""
@@ -360,21 +360,21 @@ def evaluate_grid(scenario: Scenario, axes: Mapping[str, Any], wanted: Collectio
         cut = {path: values[piece] for (path, values), piece in zip(axes.items(), slices, strict=True)}
         return evaluate(placed_on(scenario, cut), wanted)
 
-    def room(found: Any) -> Any:
-        if isinstance(found, Mapping):
-            return {key: room(value) for key, value in found.items()}
-        if np.ndim(found) == 0:
-            return found
-        varies = zip(np.shape(found), lengths, strict=True)
-        return np.empty([length if extent > 1 else 1 for extent, length in varies], dtype=found.dtype)
+    def room(results: Any) -> Any:
+        if isinstance(results, Mapping):
+            return {key: room(value) for key, value in results.items()}
+        if np.ndim(results) == 0:
+            return results
+        varies = zip(np.shape(results), lengths, strict=True)
+        return np.empty([length if extent > 1 else 1 for extent, length in varies], dtype=results.dtype)
 
-    def fill(target: Any, found: Any, slices: Sequence[slice]) -> None:
-        if isinstance(found, Mapping):
-            for key, value in found.items():
+    def fill(target: Any, results: Any, slices: Sequence[slice]) -> None:
+        if isinstance(results, Mapping):
+            for key, value in results.items():
                 fill(target[key], value, slices)
-        elif np.ndim(found):
+        elif np.ndim(results):
             varies = zip(slices, target.shape, strict=True)
-            target[tuple(piece if extent > 1 else slice(None) for piece, extent in varies)] = found
+            target[tuple(piece if extent > 1 else slice(None) for piece, extent in varies)] = results
 
     # Two values of each axis tell which axes each number depends on.
     probe = part([slice(2)] * len(lengths))

@@ -54,7 +54,7 @@ def over(
     for path, axis in axes.items():
         lengths[axis] = len(values[path])
     masks = program.dependence(axes)
-    found = {
+    outputs = {
         name: np.empty([length if masks[at] >> axis & 1 else 1 for axis, length in enumerate(lengths)])
         for name, at in program.results.items()
     }
@@ -75,8 +75,8 @@ def over(
             done = runner.run(placed(pieces), [piece.stop - piece.start for piece in pieces])
             for name, at in program.results.items():
                 where = tuple(piece if masks[at] >> axis & 1 else slice(None) for axis, piece in enumerate(pieces))
-                found[name][where] = done[at]
-    return found
+                outputs[name][where] = done[at]
+    return outputs
 
 
 def blocks(lengths: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:

@@ -268,7 +268,7 @@ class _Writer:
     def _only(self, depth: int) -> bool:
         return all(not rest for level, rest in self.loops if level == depth)
 
-    def _loop(self, mine: Sequence[int], depth: int, rest: tuple[int, ...]) -> None:
+    def _loop(self, steps: Sequence[int], depth: int, rest: tuple[int, ...]) -> None:
         """Write some steps in a loop over the rest of their axes."""
         level = depth + 1
         for axis in rest:
@@ -276,8 +276,8 @@ class _Writer:
             self.lines.append("  " * level + _head(axis, axis == rest[-1]))
             level += 1
         indent = "  " * level
-        inside = set(mine)
-        for at in mine:
+        inside = set(steps)
+        for at in steps:
             step = self.program.steps[at]
             if step.kind != CONSTANT:
                 kind = "double" if self.vector is None else "V"

@@ -63,18 +63,18 @@ class _Reverse:
         """Return the program of the derivatives of a step."""
         adjoints = {result: self.constant(1.0)}
         forward = list(self.builder.steps)
-        found = {name: result}
+        adjoint_of = {name: result}
         for at in range(result, -1, -1):
             step = forward[at]
             if at not in adjoints:
                 continue
             if step.kind == INPUT:
-                found[step.value] = adjoints[at]
+                adjoint_of[step.value] = adjoints[at]
                 continue
             for arg, part in self._parts(at, step, adjoints[at]):
                 if forward[arg].kind != CONSTANT:
                     adjoints[arg] = self.add(adjoints[arg], part) if arg in adjoints else part
-        return self.builder.finish(found)
+        return self.builder.finish(adjoint_of)
 
     def _parts(self, at: int, step: Step, by: int) -> Iterator[tuple[int, int]]:
         """Give each operand with what it gets of the derivative by its step."""
@@ -144,13 +144,13 @@ class _Reverse:
         return (self.mul(by, self.switch_at(x, self.constant(knots[-1][0]), slope, self.constant(0.0))),)
 
     def _of_geometric_sum(self, by: int, at: int, a: int, n: int) -> tuple[int, int]:
-        one = self.constant(1.0)
-        e = self.sub(one, a)
-        less, power = self.sub(n, one), self.pow(a, n)
+        unit = self.constant(1.0)
+        e = self.sub(unit, a)
+        less, power = self.sub(n, unit), self.pow(a, n)
         # Divided by 1 where the series counts, so that nothing is infinite.
-        size = self.mul(self.maximum(e, self.neg(e)), self.maximum(n, one))
+        size = self.mul(self.maximum(e, self.neg(e)), self.maximum(n, unit))
         near = self.constant(_NEAR)
-        safe = self.switch_at(size, near, one, e)
+        safe = self.switch_at(size, near, unit, e)
         closed = self.div(self.sub(at, self.mul(n, self.pow(a, less))), safe)
         # n (n - 1) / 2 - n (n - 1) (n - 2) / 3 e + n (n - 1) (n - 2) (n - 3) / 8 e^2
         second, third = self.sub(n, self.constant(2.0)), self.sub(n, self.constant(3.0))
@@ -174,15 +174,15 @@ class _Reverse:
 
     def _of_annuity(self, by: int, at: int, rate: int, years: int) -> tuple[int, int]:
         # With q = (1 + r)^-n and y = r / (1 - q): y / r - y^2 / r^2 * n q r / (1 + r) / r, and its limits at r = 0.
-        one, near = self.constant(1.0), self.constant(_NEAR**2)
-        grown = self.add(one, rate)
+        unit, near = self.constant(1.0), self.constant(_NEAR**2)
+        grown = self.add(unit, rate)
         left = self.pow(grown, self.neg(years))
-        safe = self.switch_at(rate, near, one, rate)
+        safe = self.switch_at(rate, near, unit, rate)
         share = self.div(at, safe)
         first = self.sub(share, self.div(self.mul(self.mul(share, at), self.mul(years, left)), grown))
-        limit = self.div(self.add(years, one), self.mul(self.constant(2.0), years))
+        limit = self.div(self.add(years, unit), self.mul(self.constant(2.0), years))
         second = self.neg(self.mul(self.mul(share, at), self.mul(left, self.log(grown))))
-        ends = self.neg(self.div(self.div(one, years), years))
+        ends = self.neg(self.div(self.div(unit, years), years))
         return (
             self.mul(by, self.switch_at(rate, near, limit, first)),
             self.mul(by, self.switch_at(rate, near, ends, second)),

@@ -160,13 +160,13 @@ def over(asked: Asked, scenario: Scenario, axes: Mapping[str, int], values: Mapp
 
     kernel = _kernel(key, scenario, turned, program, points >= COMPILE_AT)
     if kernel is not None:
-        found = _in_parts(kernel, scenario, turned, values, [lengths[at] for at in order])
+        outputs = _in_parts(kernel, scenario, turned, values, [lengths[at] for at in order])
     elif points >= NUMBER_AT and (calls := program()) is not None:
-        found = arrays.over(calls, inputs_of(calls.inputs, scenario), turned, values)
+        outputs = arrays.over(calls, inputs_of(calls.inputs, scenario), turned, values)
     else:
         return None
     back = np.argsort(order)
-    return {name: _turned(value, back) for name, value in found.items()}
+    return {name: _turned(value, back) for name, value in outputs.items()}
 
 
 def _structure(scenario: Scenario) -> str:
@@ -266,17 +266,17 @@ def _kernel(
     """Return a compiled program: of this process, of the cache, or a new one where that pays."""
     if key in _kernels:
         return _kernels[key]
-    found = _read(key, scenario)
-    if found is None and not pays:
+    stored = _read(key, scenario)
+    if stored is None and not pays:
         return None
-    if found is None and (traced_now := program()) is not None:
+    if stored is None and (traced_now := program()) is not None:
         source = c.source(traced_now, axes)
         run = library.compile(source.text)
         if run is not None:
-            found = Kernel(run, source.fixed, source.varying, source.results, source.tables)
+            stored = Kernel(run, source.fixed, source.varying, source.results, source.tables)
             _write(key, scenario, source)
-    _kernels[key] = found
-    return found
+    _kernels[key] = stored
+    return stored
 
 
 # --- which library belongs to a structure --------------------------------------------------------------------------

@@ -98,13 +98,13 @@ class Numbered:
         -------
         list of int
         """
-        found: list[int] = []
+        masks: list[int] = []
         for step in self.steps:
             bits = 1 << axes[step.value] if step.kind == INPUT and step.value in axes else 0
             for arg in step.args:
-                bits |= found[arg]
-            found.append(bits)
-        return found
+                bits |= masks[arg]
+            masks.append(bits)
+        return masks
 
 
 def _done(step: Step, values: Sequence[float] | Mapping[int, float]) -> float:

@@ -41,13 +41,13 @@ REFUSED, MISFIT, UNKNOWN, MISSING = "layout refused", "does not fit", "not publi
 
 def shown_names(names: Sequence[str]) -> dict[str, str]:
     """Return names as cells hold them: no formula, none of the wildcards of MATCH, short, each once."""
-    found: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for name in names:
         plain = text_cell(re.sub(r"[*?~|]|[\x00-\x1f]", "_", name))[:80]
-        taken = {one.casefold() for one in found.values()}
+        taken = {one.casefold() for one in shown.values()}
         numbered = (f"{plain} ({at})" for at in count(2))
-        found[name] = next(one for one in chain([plain], numbered) if one.casefold() not in taken)
-    return found
+        shown[name] = next(one for one in chain([plain], numbered) if one.casefold() not in taken)
+    return shown
 
 
 @dataclass
@@ -201,9 +201,9 @@ class Content:
         named = dict.fromkeys(
             provenance_of(pair.scenario, path).source for pair in self.offer.pairs for path in self.paths
         )
-        found = []
+        sources = []
         for name in filter(None, named):
             entry = known.get(name, {})
             where = " ".join(str(entry[key]) for key in ("title", "url", "doi", "date") if entry.get(key))
-            found.append(f"{name}: {where}" if where else name)
-        return sorted(found)
+            sources.append(f"{name}: {where}" if where else name)
+        return sorted(sources)

@@ -85,19 +85,19 @@ class Layout:
         for pair in content.offer.pairs:
             for kind, name in content.words(pair).items():
                 first[kind].setdefault(name, pair)
-        self.columns = {kind: list(found) for kind, found in first.items()}
-        for kind, found in first.items():
+        self.columns = {kind: list(field) for kind, field in first.items()}
+        for kind, field in first.items():
             paths = [path for path in content.paths if content.kind(path) == kind]
-            yield SpecRow(next(row), kind, "unit", list(found), is_head=True)
+            yield SpecRow(next(row), kind, "unit", list(field), is_head=True)
             for path in paths:
-                values = [pair.inputs.get(path, NAN) for pair in found.values()]
+                values = [pair.inputs.get(path, NAN) for pair in field.values()]
                 yield SpecRow(next(row), path, content.units[path], values)
             for end in ("low", "high"):
                 for path in paths:
-                    ends = [getattr(provenance_of(pair.scenario, path), end) for pair in found.values()]
+                    ends = [getattr(provenance_of(pair.scenario, path), end) for pair in field.values()]
                     yield SpecRow(next(row), f"{end} {path}", "", ["" if e != e else e for e in ends])
             for path in paths:
-                origins = [content.origin(pair, path) for pair in found.values()]
+                origins = [content.origin(pair, path) for pair in field.values()]
                 yield SpecRow(next(row), f"source {path}", "", origins)
             next(row)
         for key, each in self._pair_rows():
@@ -198,7 +198,7 @@ class Layout:
             context = f"Scenarios!$A${self.grid_row(at // len(self.content.ratios), 0)}"
             ratio = f"Scenarios!${column(1 + at % len(self.content.ratios))}${self.grid_head(0)}"
             return f"{context}*{ratio}/(1+{ratio})" if path == "traffic.prompt" else f"{context}/(1+{ratio})"
-        mine = self.scenario_rows[case - 1]
+        line = self.scenario_rows[case - 1]
         kind = self.content.kind(path)
         place = {"system": f"{letters}$5", "model": f"{letters}$6", "pair": f"{letters}$7"}[kind]
         look = self.look(path, kind, place)
@@ -210,11 +210,11 @@ class Layout:
         text = name if path.startswith("traffic.") else f"IF({same},{name},{look})"
         for at, (_, changed) in enumerate(CHANGES):
             if changed == path:
-                own = f"Scenarios!${column(3 + at)}${mine}"
+                own = f"Scenarios!${column(3 + at)}${line}"
                 text = f"IF(ISBLANK({own}),{text},{own})"
         pick = 3 + len(CHANGES)
         factor = self.content.human[path][1]
         times = "" if factor == 1.0 else f"*{factor:.17G}"
         for at in (pick + 2, pick):
-            text = f"IF($A{row}=Scenarios!${column(at)}${mine},Scenarios!${column(at + 1)}${mine}{times},{text})"
+            text = f"IF($A{row}=Scenarios!${column(at)}${line},Scenarios!${column(at + 1)}${line}{times},{text})"
         return text

@@ -127,12 +127,12 @@ def read_lengths(written: str | None) -> tuple[tuple[float, float], ...]:
     """
     if written is None:
         return LENGTHS
-    tokens, found = Range("1", 1.0, 1e7, whole=True), []
+    tokens, lengths = Range("1", 1.0, 1e7, whole=True), []
     for part in written.split(","):
         if (pair := _PAIR.fullmatch(part.strip())) is None:
             raise UserError(f"--for {written}: expected PROMPT/OUTPUT tokens, several with commas: 1024/1024,8192/1024")
-        found.append((number("--for", pair[1], tokens), number("--for", pair[2], tokens)))
-    return tuple(found)
+        lengths.append((number("--for", pair[1], tokens), number("--for", pair[2], tokens)))
+    return tuple(lengths)
 
 
 def plan(

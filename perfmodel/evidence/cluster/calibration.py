@@ -58,25 +58,25 @@ def _as_dict(cluster: Cluster, path: Path) -> shapes.Cluster:
         "runs": cluster.runs,
         "numbers": [
             {
-                "path": one.path,
-                "unit": one.unit,
-                "prior": shapes.number(one.prior),
-                "prior_spread": shapes.number(one.prior_spread),
-                "posterior": shapes.number(one.posterior),
-                "posterior_spread": shapes.number(one.posterior_spread),
+                "path": number.path,
+                "unit": number.unit,
+                "prior": shapes.number(number.prior),
+                "prior_spread": shapes.number(number.prior_spread),
+                "posterior": shapes.number(number.posterior),
+                "posterior_spread": shapes.number(number.posterior_spread),
             }
-            for one in cluster.numbers
+            for number in cluster.numbers
         ],
         "errors": [
             {
-                "metric": one.metric,
-                "values": one.values,
-                "before": shapes.number(one.before),
-                "fitted": shapes.number(one.fitted),
-                "left_out": shapes.number(one.left_out),
-                "left_out_in_band": shapes.number(one.left_out_in_band),
+                "metric": number.metric,
+                "values": number.values,
+                "before": shapes.number(number.before),
+                "fitted": shapes.number(number.fitted),
+                "left_out": shapes.number(number.left_out),
+                "left_out_in_band": shapes.number(number.left_out_in_band),
             }
-            for one in cluster.errors
+            for number in cluster.errors
         ],
         "bands": [
             {
@@ -90,15 +90,15 @@ def _as_dict(cluster: Cluster, path: Path) -> shapes.Cluster:
         ],
         "next": [
             {
-                "model": one.model,
-                "tp": shapes.number(one.tp),
-                "prompt": shapes.number(one.prompt),
-                "output": shapes.number(one.output),
-                "concurrency": shapes.number(one.clients),
-                "tpot_band": shapes.number(math.exp(one.tpot_band)),
-                "ttft_band": shapes.number(math.exp(one.ttft_band)),
+                "model": number.model,
+                "tp": shapes.number(number.tp),
+                "prompt": shapes.number(number.prompt),
+                "output": shapes.number(number.output),
+                "concurrency": shapes.number(number.clients),
+                "tpot_band": shapes.number(math.exp(number.tpot_band)),
+                "ttft_band": shapes.number(math.exp(number.ttft_band)),
             }
-            for one in cluster.next
+            for number in cluster.next
         ],
         "apart": [value.row.to_dict() for value in cluster.values if value.apart],
     }
@@ -154,13 +154,13 @@ def calibrate(data: Path | str, out: Path | str | None = None) -> Calibrated:
     UserError
         Where the file cannot be read or says nothing, or the folder cannot be written to.
     """
-    found, silent = clusters(load(data))
+    measured, silent = clusters(load(data))
     folder = (Path() if out is None else Path(out)) / catalog.CALIBRATION
     make_folder(folder)
     written = []
-    for one in found:
+    for one in measured:
         path = folder / f"{one.name}.yaml"
         with whole(path) as partial:
             partial.write_text(files.as_text(one.name, content(one)), encoding="utf-8")
         written.append(path)
-    return Calibrated(found, written, silent)
+    return Calibrated(measured, written, silent)

@@ -52,11 +52,11 @@ class Points:
         -------
         tuple of float
         """
-        found = []
+        widths = []
         for slopes, noise in ((self.tpot, TOKEN_NOISE), (self.ttft, FIRST_NOISE)):
             variance = np.einsum("ij,jk,ik->i", slopes, covariance, slopes)
-            found.append(EIGHTY * float(np.sqrt(np.mean(variance) + noise**2)))
-        return found[0], found[1]
+            widths.append(EIGHTY * float(np.sqrt(np.mean(variance) + noise**2)))
+        return widths[0], widths[1]
 
 
 def joined(parts: Sequence[Points]) -> Points:
@@ -69,11 +69,11 @@ def _covariance(points: Points, covariance: Array) -> Array:
     slopes = np.concatenate([points.tpot / TOKEN_NOISE, points.ttft / FIRST_NOISE])
     apart = ((points.where[:, None] - points.where) ** 2).sum(axis=-1)
     alike = np.exp(-apart / (2 * ALIKE**2))
-    found: Array = slopes @ covariance @ slopes.T
+    total: Array = slopes @ covariance @ slopes.T
     size = points.size
-    found[:size, :size] += (TOKEN_FORM / TOKEN_NOISE) ** 2 * alike
-    found[size:, size:] += (FIRST_FORM / FIRST_NOISE) ** 2 * alike
-    return found
+    total[:size, :size] += (TOKEN_FORM / TOKEN_NOISE) ** 2 * alike
+    total[size:, size:] += (FIRST_FORM / FIRST_NOISE) ** 2 * alike
+    return total
 
 
 def chosen(runs: Points, questions: Points, covariance: Array, most: int) -> list[int]:

@@ -225,7 +225,7 @@ def _cluster(chip: str, engine: EngineName, members: Sequence[Batch]) -> Cluster
 
 def _moves(efficiency: Any, fitted: Any, posterior: Posterior) -> tuple[Moved, ...]:
     spreads = posterior.spreads
-    found = [
+    moves = [
         Moved(
             path,
             range_at(efficiency, path).unit,
@@ -236,7 +236,7 @@ def _moves(efficiency: Any, fitted: Any, posterior: Posterior) -> tuple[Moved, .
         )
         for at, path in enumerate(posterior.paths)
     ]
-    told = [one for one in found if abs(math.log(one.posterior / one.prior)) > _UNMOVED]
+    told = [one for one in moves if abs(math.log(one.posterior / one.prior)) > _UNMOVED]
     return tuple(sorted(told, key=lambda one: -abs(math.log(one.posterior / one.prior))))
 
 
@@ -276,22 +276,22 @@ def _scored(
 
 
 def _medians(values: Sequence[Value], inside: Sequence[float]) -> tuple[Errors, ...]:
-    found = []
+    medians = []
     for metric in dict.fromkeys(value.row.metric for value in values):
-        mine = [(value, now) for value, now in zip(values, inside, strict=True) if value.row.metric == metric]
-        left = np.array([value.left_out for value, _ in mine])
-        wide = np.array([value.width for value, _ in mine])
-        found.append(
+        of_metric = [(value, now) for value, now in zip(values, inside, strict=True) if value.row.metric == metric]
+        left = np.array([value.left_out for value, _ in of_metric])
+        wide = np.array([value.width for value, _ in of_metric])
+        medians.append(
             Errors(
                 metric,
-                len(mine),
-                float(np.median([abs(value.before) for value, _ in mine])),
-                float(np.median([abs(now) for _, now in mine])),
+                len(of_metric),
+                float(np.median([abs(value.before) for value, _ in of_metric])),
+                float(np.median([abs(now) for _, now in of_metric])),
                 float(np.median(np.abs(left))),
                 float(np.mean(np.abs(np.log1p(left)) <= EIGHTY * wide)) if np.isfinite(left).all() else math.nan,
             )
         )
-    return tuple(found)
+    return tuple(medians)
 
 
 # --- bands, and what to measure next -----------------------------------------------------------------------------
@@ -345,21 +345,21 @@ def _planned(
 ) -> tuple[dict[str, tuple[tuple[float, float], tuple[float, float]]], tuple[Next, ...]]:
     """Return the bands of each model before and after, and the runs that would shrink them most."""
     each = [(scenario, points(scenario, load, paths, posterior.logs, efficiency)) for scenario, load in grids]
-    each = [(scenario, one) for scenario, one in each if one.size]
+    each = [(scenario, point) for scenario, point in each if point.size]
     if not each:
         return {}, ()
     bands = {}
     prior = np.diag(posterior.prior**2)
     for model in dict.fromkeys(scenario.model.name for scenario, _ in each):
-        mine = joined([one for scenario, one in each if scenario.model.name == model])
+        mine = joined([point for scenario, point in each if scenario.model.name == model])
         bands[model] = (mine.half_widths(prior), mine.half_widths(posterior.covariance))
-    every = joined([one for _, one in each])
-    models = [scenario.model.name for scenario, one in each for _ in range(one.size)]
-    known, found = posterior.covariance, []
+    every = joined([point for _, point in each])
+    models = [scenario.model.name for scenario, point in each for _ in range(point.size)]
+    known, planned = posterior.covariance, []
     for at in chosen(every, every, known, NEXT):
         known = after(known, Points(every.tpot[[at]], every.ttft[[at]], every.where[[at]]))
         clients, prompt, output, tp = np.exp(every.where[at])
-        found.append(
+        planned.append(
             Next(models[at], round(tp), round(prompt), round(output), round(clients), *every.half_widths(known))
         )
-    return bands, tuple(found)
+    return bands, tuple(planned)

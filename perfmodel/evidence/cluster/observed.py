@@ -77,14 +77,14 @@ class Batch:
         system = replace(self.scenario.system, efficiency=efficiency)
         with np.errstate(all="ignore"):
             answer = evaluate(replace(self.scenario, system=system), _WANTED)
-            found: dict[str, Array] = {}
-            for one in self.asked:
-                if one.key not in found:
-                    assert one.form.value is not None
-                    found[one.key] = np.asarray(one.form.value(answer), dtype=float)
-        shape = np.broadcast_shapes(*(value.shape for value in found.values()), self.measured.shape)
-        full = {key: np.broadcast_to(value, shape) for key, value in found.items()}
-        return np.stack([full[one.key][..., at] for at, one in enumerate(self.asked)], axis=-1)
+            times: dict[str, Array] = {}
+            for question in self.asked:
+                if question.key not in times:
+                    assert question.form.value is not None
+                    times[question.key] = np.asarray(question.form.value(answer), dtype=float)
+        shape = np.broadcast_shapes(*(value.shape for value in times.values()), self.measured.shape)
+        full = {key: np.broadcast_to(value, shape) for key, value in times.items()}
+        return np.stack([full[question.key][..., at] for at, question in enumerate(self.asked)], axis=-1)
 
     def only(self, chosen: NDArray[np.bool_]) -> Batch:
         """Return the batch with some of its values.
@@ -111,13 +111,13 @@ class Batch:
         """Return the values by layout, each with its degrees as numbers."""
         plan: Any = self.scenario.deployment
         degrees = np.stack([getattr(plan, name) for name in DEGREES], axis=-1)
-        found = []
+        batches = []
         for one in np.unique(degrees, axis=0):
             mine = self.only((degrees == one).all(axis=-1))
             numbers: dict[str, Any] = dict(zip(DEGREES, one.tolist(), strict=True))
             laid = replace(mine.scenario, deployment=replace(mine.scenario.deployment, **numbers))
-            found.append(replace(mine, scenario=laid))
-        return found
+            batches.append(replace(mine, scenario=laid))
+        return batches
 
 
 def batches(given: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[list[Row], list[Batch]]:
@@ -135,7 +135,7 @@ def batches(given: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[list[Row], 
     """
     forget()
     rows: list[Row] = []
-    found: dict[tuple[Any, ...], list[tuple[Asked, Scenario]]] = {}
+    grouped: dict[tuple[Any, ...], list[tuple[Asked, Scenario]]] = {}
     for data, cells in given:
         named = find_engine(cells.get("engine", ""))
         row = Row(
@@ -152,8 +152,8 @@ def batches(given: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[list[Row], 
         except Unanswered as why:
             row.reason = str(why)
             continue
-        found.setdefault(_key(scenario), []).append((asked, scenario))
-    return rows, [_batch(members) for members in found.values()]
+        grouped.setdefault(_key(scenario), []).append((asked, scenario))
+    return rows, [_batch(members) for members in grouped.values()]
 
 
 def _laid(asked: Asked) -> Scenario:
@@ -185,14 +185,14 @@ def _batch(members: Sequence[tuple[Asked, Scenario]]) -> Batch:
     degrees: dict[str, Any] = {name: np.array([float(getattr(plan, name)) for plan in plans]) for name in DEGREES}
     load = stacked([one.traffic for _, one in members])
     scenario = replace(first, traffic=load, deployment=replace(first.deployment, **degrees))
-    held, clients = _number(fit(scenario).cap * scenario.deployment.groups), _number(load.concurrency)
+    cap, clients = _number(fit(scenario).cap * scenario.deployment.groups), _number(load.concurrency)
     chips = [float(plan.tp * plan.pp * plan.groups) for plan in plans]
     return Batch(
         tuple(asked for asked, _ in members),
         scenario,
         np.array([asked.row.value * _inside(asked, used) for (asked, _), used in zip(members, chips, strict=True)]),
         np.array([asked.form.family == "TTFT" for asked, _ in members]),
-        clients <= NEAR_CAP * np.broadcast_to(held, clients.shape),
+        clients <= NEAR_CAP * np.broadcast_to(cap, clients.shape),
     )
 
 

@@ -174,15 +174,15 @@ def recognise(document: Document) -> Format:
     UserError
         Where it is of none that is known, or is cut off; the message names the first field that is missing.
     """
-    found = [one for one in formats() if one.recognises(document)]
-    if len(found) == 1:
+    forms = [form for form in formats() if form.recognises(document)]
+    if len(forms) == 1:
         if document.cut_off:
-            raise UserError(f"{document.name} ({found[0].label}): the file is cut off: {_lost(document, found[0])}")
-        return found[0]
+            raise UserError(f"{document.name} ({forms[0].label}): the file is cut off: {_lost(document, forms[0])}")
+        return forms[0]
     if document.cut_off:
         raise UserError(f"{document.name}: begins as JSON and does not end as JSON: the file is cut off")
-    labels = ", ".join(one.label for one in found or formats())
-    said = "could be any of" if found else "none of the formats that are known"
+    labels = ", ".join(form.label for form in forms or formats())
+    said = "could be any of" if forms else "none of the formats that are known"
     raise UserError(f"{document.name}: {said}: {labels}")
 
 

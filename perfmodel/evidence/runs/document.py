@@ -55,16 +55,16 @@ class Document:
         return [found] if isinstance(found, Mapping) else []
 
     def _json(self) -> list[Mapping[str, Any]]:
-        decoder, found, at = json.JSONDecoder(), [], 0
+        decoder, entries, at = json.JSONDecoder(), [], 0
         text = self.text.strip()
         try:
             while at < len(text):
-                one, at = decoder.raw_decode(text, at)
-                found += one if isinstance(one, list) else [one]
+                entry, at = decoder.raw_decode(text, at)
+                entries += entry if isinstance(entry, list) else [entry]
                 at = len(text) - len(text[at:].lstrip(" \r\n\t,"))
         except (json.JSONDecodeError, RecursionError):
             return []
-        return [one for one in found if isinstance(one, Mapping)]
+        return [entry for entry in entries if isinstance(entry, Mapping)]
 
     @property
     def cut_off(self) -> bool:
@@ -108,22 +108,22 @@ class Document:
 
 def _keys(content: Any) -> set[str]:
     """Return the keys at any depth; what a file holds twice by an alias is looked at once."""
-    found: set[str] = set()
+    keys: set[str] = set()
     seen: set[int] = set()
     waiting = [content]
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        entry = waiting.pop()
+        if id(entry) in seen:
             continue
-        if isinstance(one, Mapping):
-            seen.add(id(one))
-            found.update(map(str, one))
-            waiting += one.values()
-        elif isinstance(one, list):
-            seen.add(id(one))
+        if isinstance(entry, Mapping):
+            seen.add(id(entry))
+            keys.update(map(str, entry))
+            waiting += entry.values()
+        elif isinstance(entry, list):
+            seen.add(id(entry))
             # Lists of a request each are long and hold numbers.
-            waiting += one[:100]
-    return found
+            waiting += entry[:100]
+    return keys
 
 
 def read(path: Path) -> Document:
@@ -163,15 +163,15 @@ class Record:
         """Return what stands at a path, None where nothing does."""
         if path in self.content:
             return self.content[path]
-        found: Any = self.content
+        value: Any = self.content
         for part in path.split("."):
-            if isinstance(found, Sequence) and not isinstance(found, str) and part.isdigit():
-                found = found[int(part)] if int(part) < len(found) else None
-            elif isinstance(found, Mapping):
-                found = found.get(part)
+            if isinstance(value, Sequence) and not isinstance(value, str) and part.isdigit():
+                value = value[int(part)] if int(part) < len(value) else None
+            elif isinstance(value, Mapping):
+                value = value.get(part)
             else:
                 return None
-        return found
+        return value
 
     def text(self, path: str) -> str:
         """Return a text or a number as text, empty where there is none."""
@@ -186,13 +186,13 @@ class Record:
         UserError
             Where something else stands there.
         """
-        found = self.find(path)
-        if found is None or isinstance(found, bool):
+        text = self.find(path)
+        if text is None or isinstance(text, bool):
             return None
         try:
-            value = float(found)
+            value = float(text)
         except (TypeError, ValueError):
-            raise UserError(f"{self.name} ({self.label}): {path} {found!r} is not a number") from None
+            raise UserError(f"{self.name} ({self.label}): {path} {text!r} is not a number") from None
         return value if math.isfinite(value) else None
 
     def need(self, path: str) -> float:

@@ -130,19 +130,19 @@ def read_fields(given: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
         Where there is no such field, it is given twice, or its value is none.
     """
     pairs = given.items() if isinstance(given, Mapping) else [_pair(text) for text in given]
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in pairs:
         if name not in COLUMNS:
             close = unknown(name, COLUMNS).partition(": ")[2]
             listed = close if close.startswith("did") else f"expected one of {', '.join(COLUMNS)}"
             raise UserError(f"--field {name}: there is no field of that name; {listed}")
-        if name in found:
+        if name in fields:
             raise UserError(f"--field {name} is given twice")
         text = str(value).strip()
         if wrong := COLUMNS[name](text):
             raise UserError(f"--field {name}={text}: {wrong}")
-        found[name] = text
-    return found
+        fields[name] = text
+    return fields
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -84,13 +84,13 @@ def find(rows: Sequence[Row]) -> list[Suspect]:
     list of Suspect
     """
     groups = _groups(rows)
-    found = [Suspect((at,), row.notes[-1]) for at, row in enumerate(rows) if _misfit(row)]
-    taken = {at for one in found for at in one.rows}
+    suspects = [Suspect((at,), row.notes[-1]) for at, row in enumerate(rows) if _misfit(row)]
+    taken = {at for one in suspects for at in one.rows}
     for runs in groups:
         for index, why in _worst_first(runs):
             if not taken & {*runs[index].rows}:
-                found.append(Suspect(tuple(runs[index].rows), why))
-    return found
+                suspects.append(Suspect(tuple(runs[index].rows), why))
+    return suspects
 
 
 def mark(rows: Sequence[Row]) -> list[str]:
@@ -106,12 +106,12 @@ def mark(rows: Sequence[Row]) -> list[str]:
     list of str
     """
     lines = []
-    for one in find(rows):
-        for at in one.rows:
-            rows[at].notes.append(f"suspect: {one.why}")
-        given = rows[one.rows[0]].given
-        name = given.get("run") or given.get("row_id") or f"row {one.rows[0] + 1}"
-        lines.append(f"{name} is suspect: {one.why}")
+    for suspect in find(rows):
+        for at in suspect.rows:
+            rows[at].notes.append(f"suspect: {suspect.why}")
+        given = rows[suspect.rows[0]].given
+        name = given.get("run") or given.get("row_id") or f"row {suspect.rows[0] + 1}"
+        lines.append(f"{name} is suspect: {suspect.why}")
     return lines
 
 
@@ -187,15 +187,15 @@ _CHANGES: dict[str, Callable[[Mapping[str, str]], dict[str, str] | None]] = {
 def _worst_first(runs: list[_Run]) -> list[tuple[int, str]]:
     """Return index and mistake of the suspect runs of a group."""
     live = list(range(len(runs)))
-    found: list[tuple[int, str]] = []
-    while live and len(found) <= max(1, len(runs) // 3):
+    ranked: list[tuple[int, str]] = []
+    while live and len(ranked) <= max(1, len(runs) // 3):
         said = _left_out([runs[at] for at in live])
         likeliest = [_likeliest(runs[at], said[place]) for place, at in enumerate(live)]
         worst = max(range(len(live)), key=lambda place: likeliest[place][0])
         if likeliest[worst][0] <= THRESHOLD:
             break
-        found.append((live.pop(worst), likeliest[worst][1]))
-    return found
+        ranked.append((live.pop(worst), likeliest[worst][1]))
+    return ranked
 
 
 def _left_out(runs: list[_Run]) -> list[dict[str, tuple[float, float]]]:

@@ -151,8 +151,8 @@ def plans(base: Scenario, tp: float, pp: float) -> Iterator[tuple[Scenario, str]
     known = sorted({float(cast(float, plan.tp)) for plan in base.system.plans}, key=lambda at: abs(math.log(at / tp)))
     for wanted, stages in [(tp, pp if pp > 1 else None), *((other, None) for other in known)]:
         try:
-            found = resolve(base.model, base.system.name, replace(options, tp=wanted, pp=stages))
+            scenario = resolve(base.model, base.system.name, replace(options, tp=wanted, pp=stages))
         except UserError:
             continue
         note = "" if wanted == tp else f"TP {tp:g} cannot be used here: TP {wanted:g} taken"
-        yield replace(found, traffic=base.traffic, system=base.system), note
+        yield replace(scenario, traffic=base.traffic, system=base.system), note

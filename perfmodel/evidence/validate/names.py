@@ -36,12 +36,12 @@ def _squash(name: str) -> str:
 @functools.cache
 def _squashed(kind: str) -> dict[str, str]:
     """Return the spec of every name and alias, squashed."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, aliases, _ in catalog.entries(kind):
         for alias in (name, *aliases):
-            found.setdefault(_squash(alias), name)
-            found.setdefault(_squash(alias.rpartition("/")[2]), name)
-    return found
+            names.setdefault(_squash(alias), name)
+            names.setdefault(_squash(alias.rpartition("/")[2]), name)
+    return names
 
 
 @functools.cache
@@ -112,12 +112,12 @@ def find_system(name: str) -> str:
     # "SN40L x16" is a node of that size, where there is one.
     sized = re.sub(r" x ?([1-9][0-9]*)\b.*", r" \1", low)
     for tried in (name, low, sized, re.sub(r"\(.*?\)", " ", low), bare):
-        if (found := known.get(_squash(tried))) is not None:
-            return found
+        if (spelt := known.get(_squash(tried))) is not None:
+            return spelt
     unlabelled = _LABEL.sub(" ", bare)
     for tried in (unlabelled, re.sub(r"\bnvl ?\d+\b", " ", unlabelled)):
-        if (found := known.get(_squash(tried))) is not None and _has_memory(found, low):
-            return found
+        if (spelt := known.get(_squash(tried))) is not None and _has_memory(spelt, low):
+            return spelt
     if unknown := _unknown("system", name):
         raise Unanswered(unknown)
     return name

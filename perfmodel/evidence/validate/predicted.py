@@ -109,11 +109,11 @@ def _most(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tup
     engine = scenarios[0].system.engine
     most = float(cast(float, engine.max_sequences)) if engine else UNLIMITED
     limit = most * float(cast(float, plan.groups))
-    load = stacked([one.traffic for one in scenarios])
+    load = stacked([traffic.traffic for traffic in scenarios])
     column = {name: getattr(load, name)[:, None] for name in ("prompt", "output")}
     tried = np.unique(np.round(np.geomspace(1.0, limit, 48)))[None, :]
-    one = replace(scenarios[0].traffic, **column, concurrency=tried)
-    answer = evaluate(replace(scenarios[0], traffic=one), _WANTED)
+    traffic = replace(scenarios[0].traffic, **column, concurrency=tried)
+    answer = evaluate(replace(scenarios[0], traffic=traffic), _WANTED)
     shape = (len(group), tried.size)
     rate = np.broadcast_to(answer.metrics["output_tokens_per_s"], shape)
     cap = np.broadcast_to(answer.max_concurrency, shape)
@@ -199,11 +199,11 @@ def _static(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[t
     """Give what a static batch comes to that nothing else disturbs, without a server in front of it."""
     for asked, scenario in zip(group, scenarios, strict=True):
         load, plan, machine = scenario.traffic, scenario.deployment, machine_of(scenario.system)
-        held, chips = fit(scenario), float(plan.tp * plan.pp * plan.groups)
+        memory, chips = fit(scenario), float(plan.tp * plan.pp * plan.groups)
         batch = float(load.concurrency / plan.groups)
         # What the cache does not hold runs after the rest.
-        together = min(batch, max(1.0, float(held.cap)))
-        if not float(held.cap) >= 1:
+        together = min(batch, max(1.0, float(memory.cap)))
+        if not float(memory.cap) >= 1:
             yield _NAN, _NAN, _NAN, _NAN
             continue
         first = float(machine.batch_prefill(scenario, together, load.prompt))
@@ -216,7 +216,7 @@ def _static(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[t
             **{"output_tokens_per_s": rate * float(load.output), "input_tokens_per_s": rate * float(load.prompt)},
         }
         assert asked.form.value is not None
-        answer = Prediction(scenario, metrics, {}, {}, held.cap * plan.groups, True, chips)
+        answer = Prediction(scenario, metrics, {}, {}, memory.cap * plan.groups, True, chips)
         value = float(asked.form.value(answer))
         wide = math.exp(max(time_spreads(scenario)))
         yield value, value / wide, value * wide, chips
@@ -230,15 +230,15 @@ def _pools(group: Sequence[Asked], scenarios: Sequence[Scenario]) -> Iterator[tu
         if not min(float(fit(one).cap) for one in (asked.prefill, scenario)) >= 1:
             yield _NAN, _NAN, _NAN, _NAN
             continue
-        found = closed_pools(asked.prefill, scenario, number(asked.row.given, "decode_batch") or math.inf)
+        pools = closed_pools(asked.prefill, scenario, number(asked.row.given, "decode_batch") or math.inf)
         value = {
-            "ttft": found.ttft,
-            "ttft_median": found.ttft_median,
-            "tpot": found.tpot,
-            "latency": found.latency,
-            "output": found.rate * found.output,
-            "output_chip": found.rate * found.output / chips,
-            "user": 1 / found.tpot,
+            "ttft": pools.ttft,
+            "ttft_median": pools.ttft_median,
+            "tpot": pools.tpot,
+            "latency": pools.latency,
+            "output": pools.rate * pools.output,
+            "output_chip": pools.rate * pools.output / chips,
+            "user": 1 / pools.tpot,
         }[asked.key]
         ttft, tpot = time_spreads(scenario)
         wide = math.exp((ttft if asked.key.startswith("ttft") else tpot) * POOLS_WIDER)

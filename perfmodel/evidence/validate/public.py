@@ -47,12 +47,12 @@ def harness(model: str, engine: str, hardware: str, isl: float, osl: float, conc
     if named is not None and named.name == "sglang" and named.release == "0.5.1":
         return Harness(1.0, 0.0, True)
     if (isl, osl) in INFERENCEX:
-        name, held = model.casefold(), 0.0
+        name, steps = model.casefold(), 0.0
         if _sglang_on_blackwell(engine, hardware) and ("deepseek" in name or "qwen3.5" in name):
-            held = ((10.0 if concurrency < 16 else 30.0) - 1) / 2
+            steps = ((10.0 if concurrency < 16 else 30.0) - 1) / 2
         elif named is not None and named.name == "trtllm" and "deepseek" in name:
-            held = 19.0
-        return Harness(10.0, 0.2, held_steps=held)
+            steps = 19.0
+        return Harness(10.0, 0.2, held_steps=steps)
     return Harness(max(1.0, FIXED_PROMPTS / concurrency), 0.0)
 
 

@@ -32,15 +32,15 @@ _INFERENCEX = re.compile(r"^\d{4}_\d{2}_\d{2}_")
 def harness(row: Mapping[str, str]) -> dict[str, Any]:
     """Return how the benchmark of a row sent its requests, as fields of :class:`Traffic`; its own columns win."""
     sent = number(row, "requests")
-    found = _set_harness(row) if sent is None else {"length_jitter": 0.0}
+    settings = _set_harness(row) if sent is None else {"length_jitter": 0.0}
     if sent is not None:
-        found["rounds"] = max(1.0, sent / (number(row, "concurrency_or_batch") or 1.0))
+        settings["rounds"] = max(1.0, sent / (number(row, "concurrency_or_batch") or 1.0))
     if row.get("length_spread"):
         half = plain(row, "length_spread")
-        found["length_jitter"] = 2 * half / (1 + half)
+        settings["length_jitter"] = 2 * half / (1 + half)
     if row.get("prefix_hits"):
-        found["prefix_hits"] = plain(row, "prefix_hits")
-    return found
+        settings["prefix_hits"] = plain(row, "prefix_hits")
+    return settings
 
 
 def _set_harness(row: Mapping[str, str]) -> dict[str, Any]:

@@ -169,7 +169,7 @@ PARTS = ("predicted", "calibrated", "anomalous")
 
 def scores(rows: Sequence[Row]) -> list[Score]:
     """Score rows by each grouping; files and parts are never mixed."""
-    found = []
+    scored = []
     for data in dict.fromkeys(row.data for row in rows):
         for part in PARTS:
             mine = [row for row in rows if row.data == data and row.part == part]
@@ -177,8 +177,8 @@ def scores(rows: Sequence[Row]) -> list[Score]:
                 groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
                 for row in mine:
                     groups[key(row)].append(row)
-                found += [score(groups[name], data, part, by, name) for name in sorted(groups, key=_by_number)]
-    return found
+                scored += [score(groups[name], data, part, by, name) for name in sorted(groups, key=_by_number)]
+    return scored
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class FittedFile:
 def fitted_parameters(rows: Sequence[Row]) -> list[FittedFile]:
     """Return what was fitted of the efficiencies that these rows' predictions used."""
     used = dict.fromkeys((row.system, row.engine) for row in rows if row.engine and math.isfinite(row.predicted))
-    found: dict[str, FittedFile] = {}
+    files: dict[str, FittedFile] = {}
     for system_name, engine in used:
         bare = load_system(system_name, engine)[0]
         _, origins, _ = catalog.load_efficiency(bare.kind, bare.chip, engine)
@@ -204,5 +204,5 @@ def fitted_parameters(rows: Sequence[Row]) -> list[FittedFile]:
             what = origin.note or f"from {origin.source}"
             notes[what].append(path.removeprefix("efficiency."))
         words = tuple(f"{', '.join(paths)}: {what}" for what, paths in notes.items())
-        found[name] = FittedFile(name.removesuffix(".yaml"), len(fitted), words)
-    return sorted(found.values(), key=lambda entry: entry.name)
+        files[name] = FittedFile(name.removesuffix(".yaml"), len(fitted), words)
+    return sorted(files.values(), key=lambda entry: entry.name)

@@ -54,20 +54,20 @@ class Launch(Shown):
         said = [f"# {line}" for line in (*(f"not said: {line}" for line in self.unsaid), *self.notes)]
         commands = list(self.commands)
         if self.form == "kubernetes":
-            parts = [as_yaml(one) for one in manifests.kubernetes(self.engine, self.release, commands)]
+            parts = [as_yaml(started) for started in manifests.kubernetes(self.engine, self.release, commands)]
             return "\n".join([*said, "---\n".join(parts)])
         if self.form == "llm-d":
             return "\n".join([*said, as_yaml(manifests.llm_d(self.engine, self.release, commands))])
         if self.form == "dynamo":
             return "\n".join([*said, as_yaml(manifests.dynamo(self.engine, commands))])
         lines = said
-        for one in self.commands:
-            chips = f"{one.role.ranks} chip{'' if one.role.ranks == 1 else 's'}"
-            head = f"{one.role.name or 'engine'}: {one.role.workers} of them, {chips} each"
+        for started in self.commands:
+            chips = f"{started.role.ranks} chip{'' if started.role.ranks == 1 else 's'}"
+            head = f"{started.role.name or 'engine'}: {started.role.workers} of them, {chips} each"
             lines.append(f"# {head}")
-            for name, content in one.files.items():
+            for name, content in started.files.items():
                 lines += [f"cat > {name} <<'EOF'", content.rstrip("\n"), "EOF"]
-            lines.append(shlex.join(one.words))
+            lines.append(shlex.join(started.words))
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> shapes.Launch:
@@ -78,13 +78,13 @@ class Launch(Shown):
             "format": self.form,
             "roles": [
                 {
-                    "role": one.role.name or None,
-                    "workers": one.role.workers,
-                    "chips": one.role.ranks,
-                    "command": list(one.words),
-                    "files": dict(one.files),
+                    "role": started.role.name or None,
+                    "workers": started.role.workers,
+                    "chips": started.role.ranks,
+                    "command": list(started.words),
+                    "files": dict(started.files),
                 }
-                for one in self.commands
+                for started in self.commands
             ],
             "text": self.text(),
             "not_said": self.unsaid,
@@ -131,12 +131,12 @@ def of_scenarios(scenarios: Mapping[str, Scenario], wanted: Wanted, form: str = 
         role, lines = role_of(scenario, wanted, name)
         roles.append(role)
         notes += lines
-        paths = unmoved(scenario, lambda one: vars(role_of(one, wanted)[0]))
+        paths = unmoved(scenario, lambda asked: vars(role_of(asked, wanted)[0]))
         notes += [said(path, entered=False, why="no flag of the engine depends on it") for path in paths]
         if role.drafting is not None:
             notes.append("how many drafts are accepted changes no flag")
     first = next(iter(scenarios.values()))
-    if len({one.deployment.engine for one in scenarios.values()}) > 1:
+    if len({asked.deployment.engine for asked in scenarios.values()}) > 1:
         raise UserError("launch: both pools run one engine; give --engine")
     named, kept = read_engine(first.deployment.engine), first.system.engine
     release = named.release or (kept.release if kept is not None else "")

@@ -62,7 +62,7 @@ def flags_of(engine: str, release: str) -> tuple[dict[str, Flag], list[str]]:
     tuple of dict and list of str
     """
     asked = release_numbers(release) if release else ()
-    first = min(release_numbers(one.since) for one in _of(engine))
+    first = min(release_numbers(flag.since) for flag in _of(engine))
     notes = []
     if asked and asked[: len(first)] < first:
         notes.append(
@@ -70,14 +70,14 @@ def flags_of(engine: str, release: str) -> tuple[dict[str, Flag], list[str]]:
             "flags are those of that one"
         )
         asked = first
-    found: dict[str, Flag] = {}
-    for one in _of(engine):
-        since, until = release_numbers(one.since), release_numbers(one.until) if one.until else ()
-        if asked and asked[: len(since)] < since and one.field in found:
+    flags: dict[str, Flag] = {}
+    for flag in _of(engine):
+        since, until = release_numbers(flag.since), release_numbers(flag.until) if flag.until else ()
+        if asked and asked[: len(since)] < since and flag.field in flags:
             continue
         if not asked:
-            if not one.until:
-                found[one.field] = one
+            if not flag.until:
+                flags[flag.field] = flag
         elif not until or asked[: len(until)] <= until:
-            found.setdefault(one.field, one)
-    return found, notes
+            flags.setdefault(flag.field, flag)
+    return flags, notes

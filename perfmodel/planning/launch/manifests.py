@@ -35,24 +35,24 @@ def _arguments(one: Command) -> list[str]:
     return [f"{_MOUNT}/{word}" if word in one.files else word for word in one.words]
 
 
-def _container(engine: str, release: str, one: Command) -> dict[str, Any]:
-    words = _arguments(one)
+def _container(engine: str, release: str, command: Command) -> dict[str, Any]:
+    words = _arguments(command)
     programs = 3 if engine == "sglang" else 1
     # A pod's address, not the loopback that is the default of some.
     host = [] if "--host" in words else ["--host", "0.0.0.0"]
-    found: dict[str, Any] = {
+    container: dict[str, Any] = {
         "name": "engine",
         "image": image(engine, release),
         "command": words[:programs],
         "args": [*words[programs:], *host, "--port", str(_PORTS[engine])],
         "ports": [{"name": "http", "containerPort": _PORTS[engine]}],
-        "resources": {"limits": {"nvidia.com/gpu": one.role.ranks}},
+        "resources": {"limits": {"nvidia.com/gpu": command.role.ranks}},
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 10},
         "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
     }
-    if one.files:
-        found["volumeMounts"].append({"name": "configuration", "mountPath": _MOUNT})
-    return found
+    if command.files:
+        container["volumeMounts"].append({"name": "configuration", "mountPath": _MOUNT})
+    return container
 
 
 def kubernetes(engine: str, release: str, commands: list[Command]) -> list[dict[str, Any]]:
@@ -67,30 +67,30 @@ def kubernetes(engine: str, release: str, commands: list[Command]) -> list[dict[
     -------
     list of dict
     """
-    found: list[dict[str, Any]] = []
-    for one in commands:
-        name = _name(one)
+    manifests: list[dict[str, Any]] = []
+    for command in commands:
+        name = _name(command)
         labels = {"app.kubernetes.io/name": name}
         volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
-        if one.files:
+        if command.files:
             volumes.append({"name": "configuration", "configMap": {"name": name}})
-            config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(one.files)}
-            found.append(config)
-        pod = {"containers": [_container(engine, release, one)], "volumes": volumes}
+            config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(command.files)}
+            manifests.append(config)
+        pod = {"containers": [_container(engine, release, command)], "volumes": volumes}
         spec = {
-            "replicas": one.role.workers,
+            "replicas": command.role.workers,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         }
-        found.append(
+        manifests.append(
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels}, "spec": spec}
         )
         ports = [{"name": "http", "port": _PORTS[engine], "targetPort": "http"}]
         service = {"selector": labels, "ports": ports}
-        found.append(
+        manifests.append(
             {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels}, "spec": service}
         )
-    return found
+    return manifests
 
 
 def llm_d(engine: str, release: str, commands: list[Command]) -> dict[str, Any]:
@@ -109,18 +109,18 @@ def llm_d(engine: str, release: str, commands: list[Command]) -> dict[str, Any]:
     """
     model = commands[0].role.model
     values: dict[str, Any] = {"modelArtifacts": {"name": model, "uri": f"hf://{model}"}}
-    pools = {one.role.name or "decode": one for one in commands}
+    pools = {command.role.name or "decode": command for command in commands}
     for pool in ("decode", "prefill"):
-        if (one := pools.get(pool)) is None:
+        if (command := pools.get(pool)) is None:
             values[pool] = {"replicas": 0}
             continue
-        role = one.role
+        role = command.role
         container = {
             "name": engine,
             "image": image(engine, release),
             "modelCommand": "custom",
-            "command": [one.words[0]],
-            "args": _arguments(one)[1:],
+            "command": [command.words[0]],
+            "args": _arguments(command)[1:],
             "resources": {"limits": {"nvidia.com/gpu": role.ranks}, "requests": {"nvidia.com/gpu": role.ranks}},
         }
         data = role.attention_dp * role.dp
@@ -149,9 +149,9 @@ _HYPHENS = {
 }
 
 
-def _dynamo_arguments(engine: str, one: Command) -> list[str]:
+def _dynamo_arguments(engine: str, command: Command) -> list[str]:
     """Return the arguments of a worker of Dynamo, which takes the engine's own but for model and role."""
-    words = list(one.words[3 if engine == "sglang" else 1 :])
+    words = list(command.words[3 if engine == "sglang" else 1 :])
     if engine == "sglang":
         return words
     if engine == "vllm":
@@ -159,18 +159,18 @@ def _dynamo_arguments(engine: str, one: Command) -> list[str]:
         if "--kv-transfer-config" in rest:
             at = rest.index("--kv-transfer-config")
             del rest[at : at + 2]
-        role = [f"--is-{one.role.name}-worker"] if one.role.name else []
-        return ["--model", one.role.model, *rest, *role]
+        role = [f"--is-{command.role.name}-worker"] if command.role.name else []
+        return ["--model", command.role.model, *rest, *role]
     rest = [_HYPHENS.get(word, word) for word in words[1:]]
     # Its switch has no flag there, and the file would have to be mounted.
     at = rest.index("--enable_chunked_prefill")
-    config = json.dumps({"enable_chunked_prefill": True, **one.config}, separators=(",", ":"))
+    config = json.dumps({"enable_chunked_prefill": True, **command.config}, separators=(",", ":"))
     rest[at : at + 1] = ["--override-engine-args", config]
     if "--extra_llm_api_options" in rest:
         at = rest.index("--extra_llm_api_options")
         del rest[at : at + 2]
-    role = ["--disaggregation-mode", one.role.name] if one.role.name else []
-    return ["--model", one.role.model, *rest, *role]
+    role = ["--disaggregation-mode", command.role.name] if command.role.name else []
+    return ["--model", command.role.model, *rest, *role]
 
 
 def dynamo(engine: str, commands: list[Command]) -> dict[str, Any]:
@@ -186,12 +186,12 @@ def dynamo(engine: str, commands: list[Command]) -> dict[str, Any]:
     dict
     """
     services: dict[str, Any] = {"Frontend": {"componentType": "frontend", "replicas": 1}}
-    for one in commands:
-        words = ["python3", "-m", _WORKERS[engine], *_dynamo_arguments(engine, one)]
+    for command in commands:
+        words = ["python3", "-m", _WORKERS[engine], *_dynamo_arguments(engine, command)]
         worker: dict[str, Any] = {
             "componentType": "worker",
-            "replicas": one.role.workers,
-            "resources": {"limits": {"gpu": str(one.role.ranks)}},
+            "replicas": command.role.workers,
+            "resources": {"limits": {"gpu": str(command.role.ranks)}},
             "extraPodSpec": {
                 "mainContainer": {
                     "image": _DYNAMO.format(_RUNTIMES[engine]),
@@ -200,9 +200,9 @@ def dynamo(engine: str, commands: list[Command]) -> dict[str, Any]:
                 }
             },
         }
-        if one.role.name:
-            worker["subComponentType"] = one.role.name
-        services[f"{one.role.name.title() or 'Worker'}"] = worker
+        if command.role.name:
+            worker["subComponentType"] = command.role.name
+        services[f"{command.role.name.title() or 'Worker'}"] = worker
     return {
         "apiVersion": "nvidia.com/v1alpha1",
         "kind": "DynamoGraphDeployment",

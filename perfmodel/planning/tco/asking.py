@@ -256,21 +256,21 @@ def _break_even(answer: Prediction, money: Cost) -> float:
 def _labels(scenario: Scenario) -> tuple[str, ...]:
     """Return what the reader must know before any number."""
     system = scenario.system
-    found = []
+    labels = []
     rented = scenario.economics is not None and scenario.economics.ownership == "rented"
     path = "system.price.rent_per_chip" if rented else "system.price.system"
     origin = provenance_of(scenario, path)
     if origin.kind == "estimate":
         unpublished = any(words in origin.note for words in ("no price", "no market price", "not published"))
-        found.append("price not published: estimate" if unpublished else "price from third parties: estimate")
+        labels.append("price not published: estimate" if unpublished else "price from third parties: estimate")
     elif origin.kind == "unpublished":
-        found.append("price not published" + (f": {origin.note}" if origin.note else ""))
+        labels.append("price not published" + (f": {origin.note}" if origin.note else ""))
     elif origin.kind == "given":
-        found.append("price as given: a quote beside prices of the release")
+        labels.append("price as given: a quote beside prices of the release")
     if provenance_of(scenario, "system.power.system_per_chip").kind == "estimate":
-        found.append("nameplate power estimated")
+        labels.append("nameplate power estimated")
     if caution := shape_of(system).cautions(system)[0]:
-        found.append(caution)
+        labels.append(caution)
     if system.carbon.embodied_per_chip != system.carbon.embodied_per_chip:
-        found.append("embodied carbon not published")
-    return tuple(found)
+        labels.append("embodied carbon not published")
+    return tuple(labels)

@@ -81,12 +81,12 @@ class _Shelf:
         self.materials, self.end = materials, end
 
     def __call__(self, *path: str) -> float:
-        found: Any = self.materials
+        value: Any = self.materials
         for key in path:
-            if isinstance(found, Mapping) and key not in found:
-                raise UserError(f"hardware_specs/materials.yaml: {path[0]}: no '{key}', only {', '.join(found)}")
-            found = found[key] if isinstance(found, Mapping) else getattr(found, key)
-        return self.bound(found, self.materials.provenance[".".join(path)])
+            if isinstance(value, Mapping) and key not in value:
+                raise UserError(f"hardware_specs/materials.yaml: {path[0]}: no '{key}', only {', '.join(value)}")
+            value = value[key] if isinstance(value, Mapping) else getattr(value, key)
+        return self.bound(value, self.materials.provenance[".".join(path)])
 
     def bound(self, value: Any, origin: Provenance) -> float:
         """Return a number's end, or the number where it is no estimate."""
@@ -220,12 +220,12 @@ def against_published() -> list[Compared]:
     The price of 2025 comes from B200 and that of 2024 from H100, so each chip takes the other's.
     """
     year = {"B200": "2024", "H100": "2025"}
-    found = []
+    compared = []
     with (catalog.bundled() / "data" / "bom_published.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             made = bill(catalog.load_bare_system(row["system"]), hbm_year=year[row["chip"]])
             lines = {line.name: line.value for line in made.chip} | {"chip": total(made.chip, "chip").value}
-            found.append(
+            compared.append(
                 Compared(
                     row["chip"],
                     row["line"],
@@ -235,4 +235,4 @@ def against_published() -> list[Compared]:
                     row["source"],
                 )
             )
-    return found
+    return compared

@@ -130,14 +130,14 @@ def cash_flow(answer: Prediction, money: Cost, growth: float = 0.0, api: float =
         years.append(
             replace(made, resale=end, depreciation=writes, mtok=full * share * part, market=full * share * part * api)
         )
-    found = tuple(_settled(year, rate, life) for year in years)
-    npv = sum(year.discounted for year in found)
-    at = [min(float(year.year), life) for year in found]
-    tokens = sum(_today(year.mtok, rate, when) for year, when in zip(found, at, strict=True))
-    market = sum(_today(year.market, rate, when) for year, when in zip(found[1:], at[1:], strict=True))
+    flows = tuple(_settled(year, rate, life) for year in years)
+    npv = sum(year.discounted for year in flows)
+    at = [min(float(year.year), life) for year in flows]
+    tokens = sum(_today(year.mtok, rate, when) for year, when in zip(flows, at, strict=True))
+    market = sum(_today(year.market, rate, when) for year, when in zip(flows[1:], at[1:], strict=True))
     per_mtok = -npv / tokens
     task = per_mtok * float(scenario.traffic.prompt + scenario.traffic.output) / _MILLION
-    return Flow(found, rate, npv, per_mtok, task, market + npv)
+    return Flow(flows, rate, npv, per_mtok, task, market + npv)
 
 
 def _year(year: int, share: float, load: float, **paid: float) -> Year:
@@ -175,11 +175,11 @@ def rows(name: str, flow: Flow) -> list[dict[str, float | int | str | None]]:
     list of dict
     """
     units = {"year": "year", "utilisation": "utilisation", "deployments": "deployments_needed", "mtok": "mtok_served"}
-    found = []
+    lines = []
     for year in flow.years:
         values = {units.get(key, f"{key}_usd"): value for key, value in vars(year).items()}
         clean = {key: shapes.number(value) for key, value in values.items()}
-        found.append(
+        lines.append(
             {
                 "system": name,
                 **clean,
@@ -188,7 +188,7 @@ def rows(name: str, flow: Flow) -> list[dict[str, float | int | str | None]]:
                 "usd_per_task": shapes.number(flow.usd_per_task),
             }
         )
-    return found
+    return lines
 
 
 def full_from(years: Sequence[Year]) -> int | None:

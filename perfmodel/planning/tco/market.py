@@ -106,12 +106,12 @@ def sold(model: str, prompt: float, output: float, release: str) -> Sold | None:
     release : str
         Of the prices, as 2026-11: those two quarters older are named.
     """
-    found = offers(model)
-    if not found:
+    offered = offers(model)
+    if not offered:
         return None
-    prices = [offer.blended(prompt, output) for offer in found]
-    old = tuple(offer.provider for offer in found if months(release) - months(offer.date) > OLD)
-    return Sold(min(prices), max(prices), max(offer.date for offer in found), len(found), old)
+    prices = [offer.blended(prompt, output) for offer in offered]
+    old = tuple(offer.provider for offer in offered if months(release) - months(offer.date) > OLD)
+    return Sold(min(prices), max(prices), max(offer.date for offer in offered), len(offered), old)
 
 
 @dataclass(frozen=True)
@@ -242,13 +242,13 @@ def _owned_hours(scenario: Scenario) -> tuple[float, float]:
 
 def _wins(ways: Sequence[Way], capacity: float, points: int = 2000) -> dict[str, tuple[float, float]]:
     """Return from which to which load of one deployment each way costs least [million tokens a day]."""
-    found: dict[str, tuple[float, float]] = {}
+    wins: dict[str, tuple[float, float]] = {}
     for step in range(1, points + 1):
         load = capacity * step / points
         best = min(ways, key=lambda way: way.cost(load, capacity)).name
-        low, _ = found.get(best, (load * 24, 0.0))
-        found[best] = (low, load * 24)
-    return found
+        low, _ = wins.get(best, (load * 24, 0.0))
+        wins[best] = (low, load * 24)
+    return wins
 
 
 def break_even(owned: Way, api: Way, capacity: float) -> float:

@@ -137,12 +137,12 @@ class Owning(Shown):
         return {
             "answers": [self._system(at, name) for at, name in enumerate(names)],
             "probability_cheaper": {
-                one: {
-                    other: shapes.number(self.sample.cheaper(mine, theirs))
+                system: {
+                    other: shapes.number(self.sample.cheaper(index, theirs))
                     for theirs, other in enumerate(names)
-                    if one != other
+                    if system != other
                 }
-                for mine, one in enumerate(names)
+                for index, system in enumerate(names)
             },
             "tpot_bound_s": shapes.number(self.tpot),
             "sold_usd_per_mtok": self._sold(),
@@ -154,12 +154,12 @@ class Owning(Shown):
         """Return one flat row a system, for CSV."""
         rows = []
         nothing = dict.fromkeys(("p10", "p50", "p90"))
-        for one in self.to_dict()["answers"]:
+        for answer in self.to_dict()["answers"]:
             row: dict[str, Any] = {}
-            spreads = {of: ends or nothing for of, ends in one["usd_per_mtok"].items()}
-            joules = one["joules_per_output_token_spread"] or nothing
+            spreads = {of: ends or nothing for of, ends in answer["usd_per_mtok"].items()}
+            joules = answer["joules_per_output_token_spread"] or nothing
             own = {"usd_per_mtok": spreads, "joules_per_output_token_spread": joules}
-            for key, value in {**one, **own}.items():
+            for key, value in {**answer, **own}.items():
                 if key in ("sobol", "tornado", "implied_capex_usd", "curve", "ways", "cash_flow"):
                     continue
                 if isinstance(value, list):
@@ -283,10 +283,10 @@ def _ways(choice: Choice | None) -> list[shapes.WayToServe]:
     """Return what each way to serve costs by load, and where it costs least."""
     if choice is None:
         return []
-    found: list[shapes.WayToServe] = []
+    ways: list[shapes.WayToServe] = []
     for way in choice.ways:
         low, high = choice.wins_from.get(way.name, (NAN, NAN))
-        found.append(
+        ways.append(
             {
                 "name": way.name,
                 "said": way.said,
@@ -296,7 +296,7 @@ def _ways(choice: Choice | None) -> list[shapes.WayToServe]:
                 "wins_to_mtok_per_day": shapes.number(high),
             }
         )
-    return found
+    return ways
 
 
 def of_system(owned: Owned) -> float:
@@ -382,8 +382,8 @@ def costs(owned: Owned) -> shapes.Costs:
 
 
 def _flat(key: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, part in value.items():
         label = f"{key}_{name}".replace(",", "").replace(" ", "_")
-        found |= _flat(label, part) if isinstance(part, dict) else {label: part}
-    return found
+        flat |= _flat(label, part) if isinstance(part, dict) else {label: part}
+    return flat

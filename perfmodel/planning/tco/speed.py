@@ -155,8 +155,8 @@ def _layouts(model: Any, on: str, options: Options, changes: Sequence[str]) -> I
         depths = DEPTHS
     fixed = any(getattr(here, key) is not None for key in ("plan", "tp", "pp", "ep", "dp", "attention_dp"))
     fixed = fixed or any("deployment." in change for change in changes)
-    one = replace(options, concurrency=1.0)
-    first = resolve(model, on, one if depths[0] is None else replace(one, k=depths[0]), changes)
+    single = replace(options, concurrency=1.0)
+    first = resolve(model, on, single if depths[0] is None else replace(single, k=depths[0]), changes)
     yield first
     plans: list[str | None] = [None]
     if not fixed:
@@ -168,7 +168,7 @@ def _layouts(model: Any, on: str, options: Options, changes: Sequence[str]) -> I
             if plan is None and depth == depths[0]:
                 continue
             try:
-                yield resolve(model, on, replace(one, plan=plan, k=here.k if depth is None else depth), changes)
+                yield resolve(model, on, replace(single, plan=plan, k=here.k if depth is None else depth), changes)
             except UserError:
                 continue
 

@@ -192,12 +192,12 @@ class Sample:
     shares: Array
     systems: tuple[Drawn | None, ...]
 
-    def cheaper(self, one: int, other: int, result: str = "blended") -> float | None:
+    def cheaper(self, index: int, other: int, result: str = "blended") -> float | None:
         """Return the probability that one system costs less than another; one that does not fit costs no end.
 
         ``None`` where one of them has no price at all.
         """
-        drawn = self.systems[one], self.systems[other]
+        drawn = self.systems[index], self.systems[other]
         if drawn[0] is None or drawn[1] is None:
             return None
         values = [part.results[result] for part in drawn if part is not None]
@@ -276,16 +276,16 @@ def draw_samples(scenarios: Sequence[Scenario | None], samples: int = SAMPLES, s
         if scenario is None:
             systems.append(None)
             continue
-        mine = {unknown.path: columns[_drawn_for(unknown, at)] for unknown in kept}
+        drawn = {unknown.path: columns[_drawn_for(unknown, at)] for unknown in kept}
         known = None if any(map(_changes_times, kept)) else steady_state(scenario)
         parts = []
         for start in range(0, samples, BLOCK):
             block = shares[start : start + BLOCK]
-            values = {unknown.path: unknown.at(block[:, mine[unknown.path]]) for unknown in kept}
+            values = {unknown.path: unknown.at(block[:, drawn[unknown.path]]) for unknown in kept}
             part = outcome(scenario, values, known)
             parts.append({key: np.broadcast_to(value, len(block)) for key, value in part.items()})
         results = {key: np.concatenate([part[key] for part in parts]) for key in RESULTS}
-        systems.append(Drawn(results, mine))
+        systems.append(Drawn(results, drawn))
     return Sample(shares, tuple(systems))
 
 

@@ -106,7 +106,7 @@ def by_price(systems: Sequence[Owned]) -> list[Listed]:
     -------
     list of Listed
     """
-    found = []
+    priced = []
     for owned in systems:
         price, origin = owned.scenario.system.price, provenance_of(owned.scenario, "system.price.system")
         value = float(price.system)
@@ -114,17 +114,17 @@ def by_price(systems: Sequence[Owned]) -> list[Listed]:
             given = origin.kind == "given" or origin.low != origin.low
             low, high = (value, value) if given else (origin.low, origin.high)
             basis = "quote" if origin.kind == "given" else price.basis
-            found.append(Listed(owned.name, low, value, high, basis, price.date))
-    return sorted(found, key=lambda listed: listed.value)
+            priced.append(Listed(owned.name, low, value, high, basis, price.date))
+    return sorted(priced, key=lambda listed: listed.value)
 
 
-def overlap(one: Listed, other: Listed) -> bool:
+def overlap(first: Listed, other: Listed) -> bool:
     """Whether two ranges overlap by half of the narrower one.
 
     Parameters
     ----------
     one, other : Listed
     """
-    shared = min(one.high, other.high) - max(one.low, other.low)
-    narrow = min(one.high - one.low, other.high - other.low)
-    return shared >= HALF * narrow and (shared > 0 or one.value == other.value)
+    shared = min(first.high, other.high) - max(first.low, other.low)
+    narrow = min(first.high - first.low, other.high - other.low)
+    return shared >= HALF * narrow and (shared > 0 or first.value == other.value)

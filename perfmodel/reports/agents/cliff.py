@@ -64,15 +64,15 @@ def fleet(model: str, on: str, session: str) -> Fleet:
     return Fleet(name, scenario, traffic, session_machine(one, traffic))
 
 
-def _curve(one: Fleet, users: np.ndarray, name: str, tiers: Sequence[Tier], routing: SessionRouting) -> pd.DataFrame:
-    found = one.answer(users, tiers, routing)
+def _curve(asked: Fleet, users: np.ndarray, name: str, tiers: Sequence[Tier], routing: SessionRouting) -> pd.DataFrame:
+    answer = asked.answer(users, tiers, routing)
     return pd.DataFrame(
         {
             "what": name,
-            "users": users / one.chips,
-            "hit_rate": found.hit_rate,
-            "ttft": found.ttft,
-            "ceiling": found.hit_ceiling,
+            "users": users / asked.chips,
+            "hit_rate": answer.hit_rate,
+            "ttft": answer.ttft,
+            "ceiling": answer.hit_ceiling,
         }
     )
 
@@ -104,13 +104,15 @@ def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", poi
     """Hit rate and TTFT against users a chip, machine by machine, without a tier below their memory."""
     frames, rows = [], []
     for on in systems:
-        one = fleet(model, on, session)
-        routing = routing_of(one.scenario)
-        users = np.geomspace(0.1, 100.0, points) * one.chips
-        frames.append(_curve(one, users, one.name, (), routing))
-        fall = one.cliff()
-        before, after = (one.answer(share * fall) for share in (0.8, 1.5))
-        rows.append((one.name, fall / one.chips, float(one.machine.pool) / 1e9, float(before.ttft), float(after.ttft)))
+        each = fleet(model, on, session)
+        routing = routing_of(each.scenario)
+        users = np.geomspace(0.1, 100.0, points) * each.chips
+        frames.append(_curve(each, users, each.name, (), routing))
+        fall = each.cliff()
+        before, after = (each.answer(share * fall) for share in (0.8, 1.5))
+        rows.append(
+            (each.name, fall / each.chips, float(each.machine.pool) / 1e9, float(before.ttft), float(after.ttft))
+        )
     frame = pd.concat(frames)
     words = "; ".join(f"{name} holds {users:.2g} users a chip" for name, users, *_ in rows)
     return Figure(
@@ -139,24 +141,30 @@ def tiers(
     points: int = 60,
 ) -> Figure:
     """Hit rate and TTFT of one fleet by tiers, with calls sent where their prefix lies and with calls sent anywhere."""
-    one = fleet(model, on, session)
-    replicas = routing_of(one.scenario).replicas
+    each = fleet(model, on, session)
+    replicas = routing_of(each.scenario).replicas
     below = {"memory": [], "host": [read_tier(host)], "host and store": [read_tier(host), read_tier(store)]}
-    users = np.geomspace(0.1, 100.0, points) * one.chips
+    users = np.geomspace(0.1, 100.0, points) * each.chips
     frames, rows = [], []
-    for tier, held in below.items():
+    for tier, tier_bytes in below.items():
         for policy in ("prefix", "random"):
             routing = SessionRouting(replicas, policy)
             name = f"{tier}, {policy}"
-            frames.append(_curve(one, users, name, held, routing))
-            rows.append((name, one.cliff(held, routing) / one.chips, float(one.answer(one.chips, held, routing).ttft)))
+            frames.append(_curve(each, users, name, tier_bytes, routing))
+            rows.append(
+                (
+                    name,
+                    each.cliff(tier_bytes, routing) / each.chips,
+                    float(each.answer(each.chips, tier_bytes, routing).ttft),
+                )
+            )
     by = {name: fall for name, fall, _ in rows}
     return Figure(
         "Tiers and routing",
-        f"{one.name} holds {by['memory, prefix']:.2g} users a chip in memory with calls sent to their prefix and "
+        f"{each.name} holds {by['memory, prefix']:.2g} users a chip in memory with calls sent to their prefix and "
         f"{by['memory, random']:.2g} with calls sent anywhere; a host tier makes it {by['host, prefix']:.2g}, and a "
         f"store behind it {by['host and store, prefix']:.2g}.",
-        _charts("agents-tiers", f"of {one.name}", pd.concat(frames)),
+        _charts("agents-tiers", f"of {each.name}", pd.concat(frames)),
         tables=(
             Table(
                 "Where the cliff lies",

@@ -34,15 +34,15 @@ def cost(
     rows: list[dict[str, Any]] = []
     for on in systems:
         for share in shares:
-            found = _asked(model, on, session, share)
-            if found.answer is not None:
+            answer = _asked(model, on, session, share)
+            if answer.answer is not None:
                 rows.append(
                     {
-                        "system": found.scenario.system.name,
+                        "system": answer.scenario.system.name,
                         "share": share,
-                        "usd": found.usd_per_task,
-                        "task": float(found.answer.task),
-                        "users": found.users,
+                        "usd": answer.usd_per_task,
+                        "task": float(answer.answer.task),
+                        "users": answer.users,
                     }
                 )
     frame = pd.DataFrame(rows)
@@ -84,18 +84,18 @@ def chat(
     """What one fleet does for agents and for people who chat, each just before its cliff."""
     rows: list[dict[str, Any]] = []
     for session in sessions:
-        found = _asked(model, on, session, 0.9)
-        answer = found.answer
+        task = _asked(model, on, session, 0.9)
+        answer = task.answer
         if answer is None:
             continue
         rows.append(
             {
                 "session": session,
-                "users": found.users / found.chips,
+                "users": task.users / task.chips,
                 "hits": float(answer.hit_rate),
-                "calls": float(answer.call_rate) / found.chips,
+                "calls": float(answer.call_rate) / task.chips,
                 "ttft": float(answer.ttft),
-                "usd": found.usd_per_task,
+                "usd": task.usd_per_task,
                 "prefill": float(answer.engine_load),
             }
         )
@@ -137,13 +137,13 @@ def _cached_calls(
             scenario = resolve(model, on, asked, [f"traffic.prefix_hits={share}"])
             if not run(scenario).fits:
                 continue
-            found = evaluate(scenario, ("ttft_s", "tpot_s", "tokens_per_s_per_chip", "usd_per_mtok_blended")).metrics
+            answer = evaluate(scenario, ("ttft_s", "tpot_s", "tokens_per_s_per_chip", "usd_per_mtok_blended")).metrics
             yield {
                 "system": scenario.system.name,
                 "hits": share,
-                "ttft": float(found["ttft_s"]),
-                "tpot_ms": 1e3 * float(found["tpot_s"]),
-                "usd": float(found["usd_per_mtok_blended"]) * (prompt + output) / 1e6,
+                "ttft": float(answer["ttft_s"]),
+                "tpot_ms": 1e3 * float(answer["tpot_s"]),
+                "usd": float(answer["usd_per_mtok_blended"]) * (prompt + output) / 1e6,
             }
 
 

@@ -24,7 +24,7 @@ from perfmodel.specs.types import Scenario
 
 def rows() -> pd.DataFrame:
     """Return measured TTFT of every scored row with both predictions [s]."""
-    found = []
+    loops = []
     for group in serving_fit.groups(_efficiency):
         scenario = group.scenario
         shape = group.ttft.shape
@@ -46,7 +46,7 @@ def rows() -> pd.DataFrame:
                 assert law is not None
                 share = 1 / float(np.broadcast_to(np.asarray(scenario.traffic.rounds, dtype=float), shape)[at])
                 burst = times.front + _burst(service, float(group.clients[at]))
-                found.append(
+                loops.append(
                     {
                         "engine": group.engine,
                         "model": group.model,
@@ -58,7 +58,7 @@ def rows() -> pd.DataFrame:
                         "steady": float(steady[at]),
                     }
                 )
-    return pd.DataFrame(found)
+    return pd.DataFrame(loops)
 
 
 def _burst(service: Service, clients: float) -> float:

@@ -57,12 +57,12 @@ def latency(
     frame = pd.DataFrame(rows)
     charts = []
     for (time, title), limit in zip(_TIMES, (ttft_p99, tpot_p99), strict=True):
-        mine = frame[["system", "rate", *(f"{time}_{what}" for what in ("mean", "p50", "p99"))]].assign(limit=limit)
+        times = frame[["system", "rate", *(f"{time}_{what}" for what in ("mean", "p50", "p99"))]].assign(limit=limit)
         charts.append(
             Chart(
                 f"load-{time}",
                 f"{title} of one replica against its load: mean, P50 to P99, and the objective on P99",
-                mine,
+                times,
                 {
                     "system": "system",
                     "rate": "requests [1/s]",
@@ -86,7 +86,7 @@ def latency(
     return Figure("Latency against load", "; ".join(words) + ".", tuple(charts), notes=tuple(dict.fromkeys(notes)))
 
 
-def _breakdown_frame(found: Sizing) -> pd.DataFrame:
+def _breakdown_frame(sizing: Sizing) -> pd.DataFrame:
     """Return the time of each answer by phase and cause [ms]."""
     return pd.DataFrame(
         [
@@ -96,29 +96,29 @@ def _breakdown_frame(found: Sizing) -> pd.DataFrame:
                 "cause": cause,
                 "ms": float(value) * 1e3,
             }
-            for answer in found.answers
+            for answer in sizing.answers
             for phase, causes in evaluate(answer.scenario, ("breakdown",)).breakdown.items()
             for cause, value in causes.items()
         ]
     )
 
 
-def _answers_table(found: Sizing, caption: str) -> Table:
+def _answers_table(sizing: Sizing, caption: str) -> Table:
     """Return the answers of a search."""
     rows = []
-    for answer in found.answers:
-        one = answer.to_dict()
+    for answer in sizing.answers:
+        fields = answer.to_dict()
         rows.append(
             [
-                one["system"],
+                fields["system"],
                 plan_name(answer.scenario),
-                f"{one['replicas']:,}",
-                f"{one['chips']:,.0f}",
+                f"{fields['replicas']:,}",
+                f"{fields['chips']:,.0f}",
                 f"{statistic(answer.load.queue, 'ttft', 'p99'):.3g}",
                 f"{statistic(answer.load.queue, 'tpot', 'p99') * 1e3:.3g}",
-                "-" if one["usd_per_hour"] is None else f"{one['usd_per_hour']:,.4g}",
-                "-" if one["headroom"] is None else f"{one['headroom']:+.0%}",
-                one["first_limit"],
+                "-" if fields["usd_per_hour"] is None else f"{fields['usd_per_hour']:,.4g}",
+                "-" if fields["headroom"] is None else f"{fields['headroom']:+.0%}",
+                fields["first_limit"],
             ]
         )
     return Table(
@@ -129,11 +129,11 @@ def _answers_table(found: Sizing, caption: str) -> Table:
     )
 
 
-def _plans_answer(found: Sizing) -> str:
+def _plans_answer(sizing: Sizing) -> str:
     """Return the plan of least cost, or why there is none."""
-    if not found.answers:
-        return found.reason
-    best = found.answers[0]
+    if not sizing.answers:
+        return sizing.reason
+    best = sizing.answers[0]
     return (
         f"Least cost: {best.load.replicas} replicas of {best.scenario.system.name} {plan_name(best.scenario)}, "
         f"{best.chips:,.0f} chips, {best.load.headroom:+.0%} of headroom until {best.load.first_limit}."
@@ -187,17 +187,17 @@ def plans(
     tpot_p99: float = 0.05,
 ) -> Figure:
     """Every plan on means, the front, and the answers of the search."""
-    found = size(model, systems, rate, _objectives(ttft_p99, tpot_p99), Options(traffic=traffic))
+    sizing = size(model, systems, rate, _objectives(ttft_p99, tpot_p99), Options(traffic=traffic))
     landscapes = [landscape(resolve(model, on, Options(traffic=traffic))) for on in systems]
     charts = [_front_chart(pd.concat([pd.DataFrame(columns) for columns in landscapes], ignore_index=True))]
     caption = (
         f"Answers for {rate:g} requests/s, P99 TTFT within {ttft_p99:g} s and P99 TPOT within {tpot_p99 * 1e3:g} ms"
     )
     tables = []
-    if found.answers:
-        charts.append(_breakdown_chart(_breakdown_frame(found)))
-        tables.append(_answers_table(found, caption))
-    return Figure("Which plan", _plans_answer(found), tuple(charts), tables=tuple(tables), notes=found.warnings)
+    if sizing.answers:
+        charts.append(_breakdown_chart(_breakdown_frame(sizing)))
+        tables.append(_answers_table(sizing, caption))
+    return Figure("Which plan", _plans_answer(sizing), tuple(charts), tables=tuple(tables), notes=sizing.warnings)
 
 
 @figure("load-sensitivity")
@@ -214,7 +214,7 @@ def sensitivity(
     objectives = _objectives(ttft_p99, tpot_p99)
     rows = []
     for share in np.linspace(0.5, 1.5, steps):
-        found = size(model, systems, rate * float(share), objectives, Options(traffic=traffic))
+        sizing = size(model, systems, rate * float(share), objectives, Options(traffic=traffic))
         rows += [
             {
                 "system": answer.scenario.system.name,
@@ -222,7 +222,7 @@ def sensitivity(
                 "chips": answer.chips,
                 "usd": answer.usd_per_hour,
             }
-            for answer in found.answers
+            for answer in sizing.answers
         ]
     if not rows:
         return Figure("Sensitivity to traffic", "No plan meets the objectives at any of these rates.")

@@ -103,13 +103,13 @@ def _figure_14(name: str) -> tuple[list[Entry], list[Entry]]:
 
         def traced(batch: float) -> float:
             """Equation 4 for one iteration; the rates are the batch's, at length 1."""
-            one = {
+            times = {
                 model: speculative.traced_time(
                     samples=batch, runs=runs, iterations=1.0, rate=batch / gpu.time(model, batch, 1.0)
                 )
                 for model, runs in ((draft, 5.0), (target, 1.0))
             }
-            rate = speculative.traced_rate(tokens=batch * length, draft=one[draft], target=one[target])
+            rate = speculative.traced_rate(tokens=batch * length, draft=times[draft], target=times[target])
             return float(rate) / batch
 
         speeds["DGX H100"] = traced

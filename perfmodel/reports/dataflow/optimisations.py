@@ -337,12 +337,12 @@ def factorial(target: str = "70B", draft: str = "1B", k: float = 5.0, batches: S
     batches : sequence of float
         Sequences in the batch.
     """
-    machine, rows, found = sn40(), [], {}
+    machine, rows, times = sn40(), [], {}
     for batch, on in product(batches, product((False, True), repeat=len(SWITCHES))):
         switches = dict(zip(SWITCHES.values(), on, strict=True))
         name = " + ".join(short for short, is_on in zip(("KL", "BS", "SO"), on, strict=True) if is_on) or "none"
         time = dataflow_fit.speculative_step(machine, target, draft, batch, 4096.0, k, **switches)
-        found[batch, on] = time
+        times[batch, on] = time
         rows.append({"name": name, "time": 1e3 * time, "batch": f"batch {batch:g}"})
     effects = []
     for at, name in enumerate(SWITCHES):
@@ -351,12 +351,12 @@ def factorial(target: str = "70B", draft: str = "1B", k: float = 5.0, batches: S
             alone = tuple(place == at for place in range(3))
             others = tuple(place != at for place in range(3))
             cells += [
-                f"{found[batch, (False,) * 3] / found[batch, alone]:.2f}",
-                f"{found[batch, others] / found[batch, (True,) * 3]:.2f}",
+                f"{times[batch, (False,) * 3] / times[batch, alone]:.2f}",
+                f"{times[batch, others] / times[batch, (True,) * 3]:.2f}",
             ]
         effects.append(cells)
     headings = ["", *(f"{when}, batch {batch:g}" for batch in batches for when in ("alone", "beside the others"))]
-    whole = [found[batch, (False,) * 3] / found[batch, (True,) * 3] for batch in batches]
+    whole = [times[batch, (False,) * 3] / times[batch, (True,) * 3] for batch in batches]
     return Figure(
         "All on and off combinations of the three optimisations",
         f"Together they make a step of {target} with {draft} "

@@ -129,8 +129,8 @@ def figure_1b(drafted: float = 9.0) -> Figure:
         charts=(bars("fig-1b", "A step of speculation", entries, "", "time [ms]", "system"),),
         numbers=numbers(entries, "ms", "Figure 1b")
         + tuple(
-            Number(f"{system}, share of the draft", mine, "%", theirs, source=f"{PAPER}, Figure 1b")
-            for system, (mine, theirs) in shares.items()
+            Number(f"{system}, share of the draft", share, "%", theirs, source=f"{PAPER}, Figure 1b")
+            for system, (share, theirs) in shares.items()
         ),
         claims=(
             target_met(
@@ -140,8 +140,8 @@ def figure_1b(drafted: float = 9.0) -> Figure:
             ),
             target_met(
                 "Share of the draft within 5 points",
-                all(abs(mine - theirs) <= 0.05 for mine, theirs in shares.values()),
-                ", ".join(f"{system} {mine - theirs:+.1%}" for system, (mine, theirs) in shares.items()),
+                all(abs(share - theirs) <= 0.05 for share, theirs in shares.values()),
+                ", ".join(f"{system} {share - theirs:+.1%}" for system, (share, theirs) in shares.items()),
             ),
         ),
         notes=("The paper leaves the host's time between draft and target out here; so do we.",),
@@ -159,7 +159,7 @@ def _operator_times(machine: Machine) -> dict[str, float]:
     scenario, work = machine.scenario(model), (Pass(1.0, 1.0, 1.0, decoding=True),)
     efficiency: KernelsEfficiency = machine.efficiency
     layers = float(model.layers[0].count)
-    found = dict.fromkeys(_PARTS, 0.0)
+    times = dict.fromkeys(_PARTS, 0.0)
     fixed = 0.0
     for operator in layer_operators(scenario, model.layers[0], work):
         overlap, _ = kernel_step.kernel(scenario, operator, layers)
@@ -168,14 +168,14 @@ def _operator_times(machine: Machine) -> dict[str, float]:
             part = "RMSNorm+SiLU+Mul"
         else:
             fixed += _KERNEL[operator.kind]
-            found[part] += layers * _KERNEL[operator.kind]
-        found[part] += layers * float(max(overlap.compute, overlap.memory))
+            times[part] += layers * _KERNEL[operator.kind]
+        times[part] += layers * float(max(overlap.compute, overlap.memory))
         if operator.all_reduce is not None:
-            found["AllReduce"] += layers * float(kernel_step.tensor_all_reduce(scenario, operator.all_reduce))
-    found["RMSNorm+SiLU+Mul"] += layers * (float(kernel_step.fixed_time(scenario, 1.0)) / layers - fixed)
+            times["AllReduce"] += layers * float(kernel_step.tensor_all_reduce(scenario, operator.all_reduce))
+    times["RMSNorm+SiLU+Mul"] += layers * (float(kernel_step.fixed_time(scenario, 1.0)) / layers - fixed)
     head, _ = kernel_step.kernel(scenario, head_operator(scenario, work), 1.0)
-    found["Non-decoder"] = float(head.memory) + float(efficiency.step_time) + float(efficiency.sequence_time)
-    return found
+    times["Non-decoder"] = float(head.memory) + float(efficiency.step_time) + float(efficiency.sequence_time)
+    return times
 
 
 @figure("dataflow-2")
@@ -197,7 +197,7 @@ def figure_2() -> Figure:
         rest = ("RMSNorm+SiLU+Mul", "Non-decoder")
         merged.append(sum(times[part] for part in rest) / whole - sum(printed[part] for part in rest) / 100)
     off = [abs(entry.computed - entry.printed) for entry in entries]
-    near = sum(one <= 0.05 for one in off)
+    near = sum(error <= 0.05 for error in off)
     return Figure(
         "Figure 2: TPOT of Llama-3.1-8B on H100 by operator",
         f"{near} of {len(off)} shares come within 5 points; what is wrong is where the time between kernels is booked.",
@@ -208,7 +208,7 @@ def figure_2() -> Figure:
             target_met(
                 "Element-wise and non-decoder together within 5 points",
                 max(map(abs, merged)) <= 0.05,
-                ", ".join(f"{one:+.1%}" for one in merged),
+                ", ".join(f"{error:+.1%}" for error in merged),
             ),
         ),
         notes=(

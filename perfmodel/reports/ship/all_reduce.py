@@ -63,17 +63,17 @@ def _lpu_times(system: System, sizes: Any) -> dict[str, Any]:
 
 
 def _gpu_times(hardware: str, sizes: Any) -> dict[str, Any]:
-    found = {}
+    times = {}
     for label, engine in _ENGINES.values():
         if engine:
             reached = kernels_efficiency.efficiency_of(catalog.load_system(_SYSTEMS[hardware], engine)[0])
             assert reached.all_reduce is not None
-            found[label] = measured_all_reduce.all_reduce_time(reached.all_reduce, sizes, 8.0)
+            times[label] = measured_all_reduce.all_reduce_time(reached.all_reduce, sizes, 8.0)
             if engine == "vllm":
-                found["vLLM custom, eager"] = collectives.eager_collective(
-                    collective=found[label], launch=reached.eager_launch
+                times["vLLM custom, eager"] = collectives.eager_collective(
+                    collective=times[label], launch=reached.eager_launch
                 )
-    return found
+    return times
 
 
 def _knee(sizes: Any, times: Any, share: float) -> float:

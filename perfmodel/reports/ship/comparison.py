@@ -159,14 +159,14 @@ def _lines(both: Both, free: matrix.Free, at: Setting, view: View) -> dict[str, 
     ship, gpu = view.read(both.ship), view.read(both.gpu)
     load, bits = free.beats.index("load"), 0
     every_ship, every_gpu = tuple(range(4)), (0, 1, 2)
-    found = {}
+    lines = {}
     for name, overhead in (("SHIP, bare", at.bare), ("SHIP, 50 us a stage", at.late)):
-        found[name] = (ship[load, bits, at.budget, overhead], ship.min(axis=every_ship), ship.max(axis=every_ship))
+        lines[name] = (ship[load, bits, at.budget, overhead], ship.min(axis=every_ship), ship.max(axis=every_ship))
     for place, name in enumerate(_GPU_SERIES[: gpu.shape[1]]):
         part = gpu[:, place]
         low, high = part.min(axis=every_gpu) / wider, part.max(axis=every_gpu) * wider
-        found[name] = (part[bits, at.users, at.arrival], low, high)
-    return found
+        lines[name] = (part[bits, at.users, at.arrival], low, high)
+    return lines
 
 
 def _view_frame(

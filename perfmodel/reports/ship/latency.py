@@ -209,16 +209,16 @@ def _sides_table(sides: pd.DataFrame) -> Table:
         ),
         [
             (
-                one["model"],
-                one["fastest"],
-                f"{one['gpus']:.2f}",
-                f"{one['calibrated']:.2f}",
-                f"{one['bare']:.3f}",
-                f"{one['factor']:.1f}x",
-                f"{one['factor_bare']:.0f}x",
-                f"{one['tie']:.0f}",
+                side["model"],
+                side["fastest"],
+                f"{side['gpus']:.2f}",
+                f"{side['calibrated']:.2f}",
+                f"{side['bare']:.3f}",
+                f"{side['factor']:.1f}x",
+                f"{side['factor_bare']:.0f}x",
+                f"{side['tie']:.0f}",
             )
-            for one in sides.to_dict("records")
+            for side in sides.to_dict("records")
         ],
         (2, 3, 4, 5, 6, 7),
     )

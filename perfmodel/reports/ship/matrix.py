@@ -156,19 +156,19 @@ def _service(scenario: Scenario, offered: Any, load: Load, loop: Any) -> Service
             f"PP {float(scenario.deployment.pp):g}; name another plan, precision or shorter contexts"
         )
     running = np.maximum(1.0, memory.running_requests(offered=offered, cap=cap))
-    found = loop(running)
-    ttft = running / found.rate - np.maximum(0.0, load.output - 1) * found.tpot
+    running_loop = loop(running)
+    ttft = running / running_loop.rate - np.maximum(0.0, load.output - 1) * running_loop.tpot
     kept = functools.partial(serving.where_it_fits, cap=cap)
     # A queue before the machine holds the others, so that what is offered is what is served and what waits.
     full = offered >= FULL
-    wait = np.where(full, 0.0, serving.admission_wait(offered=offered, running=running, service=found.life))
+    wait = np.where(full, 0.0, serving.admission_wait(offered=offered, running=running, service=running_loop.life))
     return Service(
-        requests=kept(value=found.rate),
-        throughput=kept(value=found.rate * (load.prompt + load.output)),
-        tpot=kept(value=found.tpot),
+        requests=kept(value=running_loop.rate),
+        throughput=kept(value=running_loop.rate * (load.prompt + load.output)),
+        tpot=kept(value=running_loop.tpot),
         ttft=kept(value=ttft),
         wait=kept(value=wait),
-        entry=kept(value=found.entry),
+        entry=kept(value=running_loop.entry),
         running=kept(value=running),
         prompt=load.prompt,
         output=load.output,

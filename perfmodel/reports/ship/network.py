@@ -82,16 +82,16 @@ _PRINTED_HOPS = ((72, 3.0), (136, 5.0))
 def _hops_frame(nodes: int) -> pd.DataFrame:
     """Return the diameter by nodes: by the closed form, on graphs, and as printed."""
     counts = sorted({*range(1, 11), *range(11, nodes + 1, 3), 9, 17})
-    found = [
+    counted = [
         (count, "closed form, ring", float(topologies.quadfour_ring_diameter(nodes=float(count))))
         for count in range(1, nodes + 1)
     ]
     for ring, placement in ((True, "spread"), (True, "grouped"), (False, "spread")):
         form = f"graph, {'ring' if ring else 'chain'}, links {placement}"
-        found += [(count, form, measured_diameter(count, ring, placement)) for count in counts if count <= nodes]
+        counted += [(count, form, measured_diameter(count, ring, placement)) for count in counts if count <= nodes]
     rows: list[Mapping[str, Any]] = [
         {"nodes": count, "lpus": count * CHIPS, "form": form, "hops": hops, "kind": "reconstructed"}
-        for count, form, hops in found
+        for count, form, hops in counted
     ]
     rows += [
         {"nodes": lpus / CHIPS, "lpus": lpus, "form": "printed", "hops": hops, "kind": "published"}

@@ -69,15 +69,15 @@ def _box(model: str, on: str, load: matrix.Load, precision: str) -> Served:
 def _machines_frame(served: Sequence[Served], ratios: Sequence[float], contexts: Sequence[float]) -> pd.DataFrame:
     """Return tokens a chip and a kW, and the speed of a user, of each machine by P:D and context."""
     rows = []
-    for one in served:
-        chips = float(one.scenario.deployment.tp * one.scenario.deployment.pp)
+    for machine in served:
+        chips = float(machine.scenario.deployment.tp * machine.scenario.deployment.pp)
         values = {
-            "chips": np.full(one.rate.shape, chips),
-            "chip": one.rate / chips,
-            "kilowatt": one.rate / power(one.scenario) * 1e3,
-            "speed": 1 / one.tpot,
+            "chips": np.full(machine.rate.shape, chips),
+            "chip": machine.rate / chips,
+            "kilowatt": machine.rate / power(machine.scenario) * 1e3,
+            "speed": 1 / machine.tpot,
         }
-        rows += traffic_rows(ratios, list(map(panel, contexts)), values, machine=one.name)
+        rows += traffic_rows(ratios, list(map(panel, contexts)), values, machine=machine.name)
     return pd.DataFrame(rows)
 
 
@@ -90,13 +90,13 @@ def _crossing(ratio: Any) -> str:
         return f"never ahead, {ratio.min():.2g} to {ratio.max():.2g} times"
     at = [float(value) for value in ratio.index]
     turns = []
-    for (low, high), (one, other) in zip(pairwise(at), pairwise(ratio), strict=True):
-        if (one > 1) != (other > 1):
+    for (low, high), (pair, other) in zip(pairwise(at), pairwise(ratio), strict=True):
+        if (pair > 1) != (other > 1):
             place = np.exp(
                 np.interp(
                     0.0,
-                    sorted((np.log(one), np.log(other))),
-                    np.log([low, high]) if one < other else np.log([high, low]),
+                    sorted((np.log(pair), np.log(other))),
+                    np.log([low, high]) if pair < other else np.log([high, low]),
                 )
             )
             turns.append(f"{'ahead' if other > 1 else 'behind'} from P:D {place:.2g} on")

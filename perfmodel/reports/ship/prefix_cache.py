@@ -51,11 +51,11 @@ def che_hit_rates(references: Any, blocks: Any, capacities: Any) -> Any:
     again = (blocks * (references - 1))[:, None] * np.diff(held, prepend=0.0, axis=1)
     mean = (blocks[:, None] * held).sum(axis=0)
     variance = (blocks[:, None] * held * (1 - held)).sum(axis=0)
-    found = []
+    hit_rates = []
     for capacity in capacities:
         kept = caching.kept_tokens(context=1.0, capacity=float(capacity), mean=mean, variance=variance)
-        found.append(float((again.sum(axis=0) * kept).sum() / asked.sum()))
-    return np.array(found)
+        hit_rates.append(float((again.sum(axis=0) * kept).sum() / asked.sum()))
+    return np.array(hit_rates)
 
 
 def first_tokens(scenario: Scenario, context: Any, new: float, output: float) -> dict[str, Any]:
@@ -215,14 +215,14 @@ def _reload_claims(waits: pd.DataFrame) -> tuple[Claim, ...]:
 
 def _reuse_chart(reuse: pd.DataFrame, room: float, caption: str) -> Chart:
     """Return hit rate against capacity, with the SRAM that is left and the published band."""
-    held = pd.DataFrame({"gb": [room / 1e9], "series": "SRAM beside the weights"})
+    room_line = pd.DataFrame({"gb": [room / 1e9], "series": "SRAM beside the weights"})
     band = pd.DataFrame(
         {"gb": [reuse.gb.min(), reuse.gb.max()], "low": 0.5, "high": 0.75, "series": "published, 7 days"}
     )
     return Chart(
         "ship-hit-rate",
         "Hit rate against capacity: exact LRU, and Che's approximation",
-        pd.concat([reuse, band, held], ignore_index=True),
+        pd.concat([reuse, band, room_line], ignore_index=True),
         {
             "trace": "trace",
             "how": "how",

@@ -40,12 +40,12 @@ def _served(scenario: Scenario, users: float, load: matrix.Load, held: Any) -> d
     running = np.maximum(1.0, memory.running_requests(offered=users, cap=cap))
     loop = matrix.closed_loop(scenario, replace(load, bias=1.0), running)
     tpot = loop.tpot
-    found = {
+    served = {
         "throughput": loop.rate * (load.prompt + load.output),
         "speed": 1 / tpot,
         "ttft": running / loop.rate - (load.output - 1) * tpot,
     }
-    return {name: serving.where_it_fits(cap=cap, value=value) for name, value in found.items()}
+    return {name: serving.where_it_fits(cap=cap, value=value) for name, value in served.items()}
 
 
 _METRICS = ("throughput", "speed", "ttft")

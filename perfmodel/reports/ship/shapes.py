@@ -164,16 +164,16 @@ def _flat(grid: Grid) -> list[Judged]:
 
 def _output_speed(grid: Grid) -> list[Judged]:
     """(3) Tokens a second that a user sees."""
-    mine, theirs = (1 / value for value in grid.fixed.wide("tpot"))
+    speeds, theirs = (1 / value for value in grid.fixed.wide("tpot"))
     best = np.maximum(theirs, 1 / grid.fixed.wide("tpot", 1)[1])
     swing = [_swing(values) for values in grid.fixed.wide("tpot")]
     return [
         Judged(
             "ot/s/u higher",
             "SHIP's ot/s/u is higher at every P:D and context",
-            np.all(mine > best, axis=(-1, -2)),
+            np.all(speeds > best, axis=(-1, -2)),
             grid.axes,
-            f"The ratio runs from {np.min(mine / best):.2g} to {np.max(mine / best):.2g}.",
+            f"The ratio runs from {np.min(speeds / best):.2g} to {np.max(speeds / best):.2g}.",
         ),
         Judged(
             "ot/s/u flatter",
@@ -213,11 +213,11 @@ _WAITS = {"KV wait": ["inside TTFT", "outside"]}
 def _input_speed(grid: Grid) -> list[Judged]:
     """(5) Input speed on the reasoning sample, by both readings of it/s/u."""
     both_ways = [matrix.mixture_speeds(grid.mixed.ship, inside) for inside in (True, False)]
-    found = []
+    curves = []
     for which, words in ((0, "mean of P/TTFT"), (1, "sum of P over sum of TTFT")):
         speeds = np.stack([pair[which] for pair in both_ways], axis=-1)
         other, reasoning = speeds[..., 0, :], speeds[..., 1, :]
-        found.append(
+        curves.append(
             Judged(
                 f"it/s/u falls: {words}",
                 f"SHIP's it/s/u is lower on the reasoning sample than on the other ({words})",
@@ -226,7 +226,7 @@ def _input_speed(grid: Grid) -> list[Judged]:
                 f"Reasoning over non-reasoning: {_range(reasoning / other)}.",
             )
         )
-    return found
+    return curves
 
 
 def _first_token(grid: Grid) -> list[Judged]:

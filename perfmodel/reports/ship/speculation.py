@@ -57,16 +57,16 @@ def _passes_frame(
 def _speeds_frame(passes: pd.DataFrame, k: float) -> pd.DataFrame:
     """Return the speed over decoding without a draft against the tokens that a step brings, also a chip."""
     rows = []
-    for one in passes.to_dict("records"):
+    for row in passes.to_dict("records"):
         for length in np.linspace(1, k + 1, 41):
-            speed = float(one["plain"] / (one["step"] * speculative.runs_per_token(runs=1.0, length=length)))
+            speed = float(row["plain"] / (row["step"] * speculative.runs_per_token(runs=1.0, length=length)))
             rows.append(
                 {
-                    "overhead": one["overhead"],
-                    "draft": one["draft"],
+                    "overhead": row["overhead"],
+                    "draft": row["draft"],
                     "length": float(length),
                     "speed": speed,
-                    "per_chip": speed / one["chips"],
+                    "per_chip": speed / row["chips"],
                 }
             )
     return pd.DataFrame(rows)
@@ -153,14 +153,14 @@ def _passes_table(passes: pd.DataFrame, speeds: pd.DataFrame) -> Table:
         ),
         [
             (
-                one["overhead"],
-                one["draft"],
-                *(f"{time * 1e6:,.0f}" for time in (one["drafting"], one["verifying"], one["plain"])),
-                f"{one['even']:.2f}",
-                f"{best[one['overhead'], one['draft']]:.2f}x",
-                f"{one['chips']:.2f}x",
+                row["overhead"],
+                row["draft"],
+                *(f"{time * 1e6:,.0f}" for time in (row["drafting"], row["verifying"], row["plain"])),
+                f"{row['even']:.2f}",
+                f"{best[row['overhead'], row['draft']]:.2f}x",
+                f"{row['chips']:.2f}x",
             )
-            for one in passes.to_dict("records")
+            for row in passes.to_dict("records")
         ],
         (2, 3, 4, 5, 6, 7),
     )

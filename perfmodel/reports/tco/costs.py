@@ -42,13 +42,13 @@ def _name(on: str) -> str:
 
 def _scenarios(model: str, on: str, users: Sequence[float], options: Options, changes: Sequence[str]) -> list[Scenario]:
     """Return the question at each number of users that the system can hold."""
-    found = []
+    scenarios = []
     for count in users:
         scenario = resolve(model, on, Options(**{**vars(options), "concurrency": float(count)}), changes)
         answer = evaluate(scenario, ("tpot_s",))
         if answer.fits and float(answer.max_concurrency) >= count and math.isfinite(answer.metrics["tpot_s"]):
-            found.append(scenario)
-    return found
+            scenarios.append(scenario)
+    return scenarios
 
 
 def _speed_row(on: str, scenario: Scenario) -> dict[str, Any]:
@@ -184,23 +184,23 @@ def _swings_frame(result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -
 
 def _systems_table(model: str, result: ownership.Owning, data: Sequence[Mapping[str, Any]]) -> Table:
     """Return price, power and what ties, system by system."""
-    names = [one["name"] for one in data]
+    names = [row["name"] for row in data]
     reference = names.index(ownership.REFERENCE) if ownership.REFERENCE in names else None
     rows = []
-    for at, one in enumerate(data):
+    for at, row in enumerate(data):
         shares = [result.sample.cheaper(at, reference)] if reference is not None and at != reference else []
         rows.append(
             (
-                one["name"],
-                f"{one['chips']:,g}",
-                f"{one['traffic']['concurrency']:,g}",
-                _three(one["output_tokens_per_s_per_user"]),
+                row["name"],
+                f"{row['chips']:,g}",
+                f"{row['traffic']['concurrency']:,g}",
+                _three(row["output_tokens_per_s_per_user"]),
                 *(_ends(result.percentiles(at, of)) for of in ownership.TOKENS),
-                _three(one["usd_per_chip_hour"]),
+                _three(row["usd_per_chip_hour"]),
                 _ends(result.percentiles(at, "joules_per_output_token")),
-                _thousands(one["tie_price_usd"]),
+                _thousands(row["tie_price_usd"]),
                 "; ".join(f"{share:.0%}" for share in shares if share is not None),
-                "; ".join(one["labels"]),
+                "; ".join(row["labels"]),
             )
         )
     headings = [

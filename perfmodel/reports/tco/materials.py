@@ -30,7 +30,7 @@ def _row(name: str) -> tuple[dict[str, float], tuple[str, ...]]:
     lacking = [line.name for line in made.chip if line.kind == "not published"]
     total = sum(parts.values())
     saved = sum(parts.get(part, 0.0) for part in _SAVED)
-    held, rate = _held(system)
+    shelf, rate = _held(system)
     node = bom.total(made.node, "node")
     node_parts = {line.name: line.value for line in made.node if line.kind != "not published"}
     chips = node_parts.get("chips", 0.0)
@@ -40,7 +40,7 @@ def _row(name: str) -> tuple[dict[str, float], tuple[str, ...]]:
         name,
         f"{total:,.0f}" + (f" without {', '.join(lacking)}" if lacking else ""),
         f"{saved / total:.0%}",
-        f"{total / (held / 1e9):,.1f}",
+        f"{total / (shelf / 1e9):,.1f}",
         f"{total / (rate / 1e12):,.0f}",
         share,
         switch,

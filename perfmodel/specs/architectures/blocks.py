@@ -46,14 +46,14 @@ def moe(
     **traits: Any,
 ) -> Parts:
     """Read a block of experts; ``experts`` is what the type calls their number."""
-    held, met = config.count(experts), config.count("num_experts_per_tok")
+    total, met = config.count(experts), config.count("num_experts_per_tok")
     zero = traits.get("zero_experts") or 0.0
-    if met > held + zero:
-        raise config.refusal(config.named("num_experts_per_tok"), f"{met:g} of only {held:g} {config.named(experts)}")
+    if met > total + zero:
+        raise config.refusal(config.named("num_experts_per_tok"), f"{met:g} of only {total:g} {config.named(experts)}")
     if config.get("topk_group") and config.count("n_group", default=1.0) > 1:
         # Groups of experts are laid on nodes of their own.
         traits["node_limit"] = config.count("topk_group")
-    found = Moe(held, met, config.count(width), shared, **traits)
+    found = Moe(total, met, config.count(width), shared, **traits)
     return lambda _: {"moe": found}
 
 

@@ -54,7 +54,7 @@ def searched(config: Config) -> list[Layers]:
     if not blocks or len(blocks) != config.layers:
         raise config.refusal("block_configs", f"{len(blocks or [])} entries for {config.layers} layers")
     heads, hidden = config.count("num_attention_heads"), config.count("hidden_size")
-    found = []
+    layers = []
     for index, block in enumerate(blocks):
         one = Config(config.path, block, f"{config.where}block_configs.{index}.")
         mixer, feed = one.inner("attention"), one.inner("ffn")
@@ -71,10 +71,10 @@ def searched(config: Config) -> list[Layers]:
             parts["mlp"] = Mlp(_searched_width(feed, hidden))
         norms = 2.0 - float(mixer.flag("no_op")) - float(feed.flag("no_op"))
         if parts:
-            found.append(Layers(1.0, norms, **parts))
+            layers.append(Layers(1.0, norms, **parts))
     config.derived["kv_heads"] = "num_attention_heads / n_heads_in_group"
     config.derived["intermediate"] = "ffn_mult of each layer"
-    return found
+    return layers
 
 
 def _searched_width(feed: Config, hidden: float) -> float:
@@ -99,16 +99,16 @@ def parallel_mixers(config: Config) -> list[Layers]:
     """Read Falcon-H1: attention beside a state-space mixer, then an MLP; each is a run of its own here."""
     heads = config.get("mamba_d_ssm")
     mixer, state = attention_mixer(config, [FULL] * config.layers), mamba2(BAMBA)(config)
-    block, found = mlp_block(config), []
+    block, mixers = mlp_block(config), []
     if heads is not None:
         config.count("mamba_d_ssm")
     if not config.flag("mamba_rms_norm"):
         state = _without_norm(config, state(0)["mamba2"])
     for index in range(config.layers):
-        found.append(Layers(1.0, 1.0, **mixer(index)))
-        found.append(Layers(1.0, 1.0, **state(index), **block(index)))
+        mixers.append(Layers(1.0, 1.0, **mixer(index)))
+        mixers.append(Layers(1.0, 1.0, **state(index), **block(index)))
     config.note("attention and state-space mixer of a layer run side by side: they are read as two layers")
-    return found
+    return mixers
 
 
 def shortcut_experts(config: Config) -> list[Layers]:
@@ -117,12 +117,12 @@ def shortcut_experts(config: Config) -> list[Layers]:
     zero = config.count("zero_expert_num", default=0.0, least=0) or None
     experts = moe(config, shared=dense, router_bias=config.flag("router_bias"), zero_experts=zero)
     config.derived["shared"] = "ffn_hidden_size"
-    found = []
+    layers = []
     for index in range(config.layers):
-        found.append(Layers(1.0, 2.0, **mixer(index), mlp=Mlp(dense)))
-        found.append(Layers(1.0, 2.0, **mixer(index), **experts(index)))
+        layers.append(Layers(1.0, 2.0, **mixer(index), mlp=Mlp(dense)))
+        layers.append(Layers(1.0, 2.0, **mixer(index), **experts(index)))
     config.note("a layer has two attentions and two blocks: it is read as two layers")
-    return found
+    return layers
 
 
 def shared_blocks(config: Config) -> list[Layers]:
@@ -141,13 +141,13 @@ def shared_blocks(config: Config) -> list[Layers]:
     if not uses:
         raise config.refusal("layers_block_type", "no layer is hybrid; write the model as YAML instead")
     extra = (wide - hidden) * (heads + 2 * kv_heads) * width
-    found = []
+    blocks = []
     for index, kind in enumerate(kinds):
         if kind == "hybrid":
             mixer = Attention(heads, kv_heads, width)
-            found.append(Layers(1.0, 1.0, attention=mixer, **block(index), **plus(extra, wide), own=shared / uses))
+            blocks.append(Layers(1.0, 1.0, attention=mixer, **block(index), **plus(extra, wide), own=shared / uses))
             inner = 2 * block(index)["mlp"].intermediate
-            found.append(Layers(1.0, 0.0, beside=Beside(weights=hidden * hidden + rank * (hidden + inner))))
-        found.append(Layers(1.0, 1.0, **state(index)))
+            blocks.append(Layers(1.0, 0.0, beside=Beside(weights=hidden * hidden + rank * (hidden + inner))))
+        blocks.append(Layers(1.0, 1.0, **state(index)))
     config.note(f"{uses} layers run {shared:g} shared blocks: their weights are held once")
-    return found
+    return blocks

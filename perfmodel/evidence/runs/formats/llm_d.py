@@ -70,25 +70,25 @@ def _stack(run: Run, record: Record) -> None:
     roles: list[str] = []
     for at, part in enumerate(stack if isinstance(stack, list) else ()):
         path = f"scenario.stack.{at}.standardized"
-        one = record.below(path) if isinstance(part, Mapping) else None
-        if one is None or one.text("kind") != "inference_engine":
+        entry = record.below(path) if isinstance(part, Mapping) else None
+        if entry is None or entry.text("kind") != "inference_engine":
             continue
-        role = one.text("role")
+        role = entry.text("role")
         roles.append(role)
-        tool = f"{one.text('tool')} {one.text('tool_version')}".strip()
+        tool = f"{entry.text('tool')} {entry.text('tool_version')}".strip()
         run.state("engine", tool, f"{path}.tool")
-        run.state("model", one.text("model.name"), f"{path}.model.name")
-        run.state("hardware", one.text("accelerator.model"), f"{path}.accelerator.model")
+        run.state("model", entry.text("model.name"), f"{path}.model.name")
+        run.state("hardware", entry.text("accelerator.model"), f"{path}.accelerator.model")
         if role in ("prefill", "decode"):
             run.state("mode", "disagg", f"{path}.role")
-            run.state(f"{role}_workers", one.number("replicas"), f"{path}.replicas")
+            run.state(f"{role}_workers", entry.number("replicas"), f"{path}.replicas")
             for name in ("tp", "ep"):
-                run.state(f"{role}_{name}", one.number(f"accelerator.parallelism.{name}"), f"{path}.{name}")
+                run.state(f"{role}_{name}", entry.number(f"accelerator.parallelism.{name}"), f"{path}.{name}")
             continue
-        degrees = {name: one.number(f"accelerator.parallelism.{name}") for name in _DEGREES}
+        degrees = {name: entry.number(f"accelerator.parallelism.{name}") for name in _DEGREES}
         for name, column in _DEGREES.items():
             run.state(column, degrees[name], f"{path}.accelerator.parallelism.{name}")
-        if replicas := one.number("replicas"):
+        if replicas := entry.number("replicas"):
             copies = replicas * (degrees["dp"] or 1.0)
             run.state("dp", copies, f"{path}.replicas x dp")
             if degrees["tp"]:

@@ -73,17 +73,17 @@ def _lines(document: Document) -> dict[str, object]:
 
 
 def _details(document: Document) -> dict[str, object]:
-    found: dict[str, object] = {}
+    details: dict[str, object] = {}
     for line in document.text.splitlines():
         _, mark, rest = line.partition(":::MLLOG ")
         if not mark:
             continue
         try:
             entry = json.loads(rest)
-            found[entry["key"]] = entry["value"]
+            details[entry["key"]] = entry["value"]
         except (json.JSONDecodeError, KeyError):
             raise UserError(f"{document.name} ({_LABEL}): a line is cut off: {rest[:60]}") from None
-    return found
+    return details
 
 
 def _recognises(document: Document) -> bool:

@@ -27,19 +27,19 @@ _LATENCIES = {
 
 def _scrape(document: Document) -> tuple[dict[str, float], set[str]]:
     """Return the samples by name, those of all engines together, and the models."""
-    found: dict[str, float] = defaultdict(float)
+    samples: dict[str, float] = defaultdict(float)
     models: set[str] = set()
     for name, labels, value in _LINE.findall(document.text):
         if name.endswith(("_bucket", "_info")):
             continue
         models.update(re.findall(r'model_name="([^"]*)"', labels))
         try:
-            found[name] += float(value)
+            samples[name] += float(value)
         except ValueError:
             raise UserError(
                 f"{document.name} ({_LABEL}): {name} '{value}' is no number; the file is not whole"
             ) from None
-    return found, models
+    return samples, models
 
 
 def _read(documents: Sequence[Document]) -> list[Run]:

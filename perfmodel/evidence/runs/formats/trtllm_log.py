@@ -22,15 +22,15 @@ _LINES = (
 def _read(document: Document) -> list[Run]:
     run, text = Run(f"{document.name} ({_LABEL})", "server"), document.text
     for metric, unit, pattern in _LINES:
-        found = re.findall(pattern, text)
-        run.measure(metric, "", float(found[-1].replace(",", "")) if found else None, unit, metric)
+        hits = re.findall(pattern, text)
+        run.measure(metric, "", float(hits[-1].replace(",", "")) if hits else None, unit, metric)
     if not any(value.metric == "kv_pool_tokens" for value in run.values):
         line = "Allocated X GiB for max tokens in paged KV cache (T)"
         raise UserError(f"{document.name} ({_LABEL}): no line '{line}'; the log is not whole")
     if (version := re.search(r"TensorRT[- ]LLM version:? *v?(\d+\.\d+[\w.]*)", text)) is not None:
         run.state("engine", f"trtllm {version[1]}", "the log's version")
-    if found := re.findall(r"fraction is set ([\d.]+)", text):
-        run.state("memory_share", found[-1], "fraction is set")
+    if hits := re.findall(r"fraction is set ([\d.]+)", text):
+        run.state("memory_share", hits[-1], "fraction is set")
     return [run]
 
 

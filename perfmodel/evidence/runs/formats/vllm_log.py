@@ -36,11 +36,11 @@ def _read(document: Document) -> list[Run]:
     if release := release_of("vllm", text):
         run.state("engine", f"vllm {release}", "the log's version")
     for metric, unit, pattern in _LINES:
-        found = re.findall(pattern, text)
-        run.measure(metric, "", float(found[-1].replace(",", "")) if found else None, unit, pattern.partition(" (")[0])
+        hits = re.findall(pattern, text)
+        run.measure(metric, "", float(hits[-1].replace(",", "")) if hits else None, unit, pattern.partition(" (")[0])
     for name, pattern in _FIELDS:
-        if found := re.findall(pattern, text):
-            run.state(name, found[-1].replace(",", ""), name)
+        if hits := re.findall(pattern, text):
+            run.state(name, hits[-1].replace(",", ""), name)
     if not any(value.metric == "kv_pool_tokens" for value in run.values):
         raise UserError(f"{document.name} ({_LABEL}): no line 'GPU KV cache size: N tokens'; the log is not whole")
     _, given = arguments(text, document.name)
