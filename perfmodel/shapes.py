@@ -755,6 +755,25 @@ class Elasticity(TypedDict):
     kind: str
 
 
+class Operator(TypedDict):
+    """What an operator does in a step of all running sequences, over all chips of a replica."""
+
+    operator: str
+    flops: Number
+    bytes: Number
+    flops_per_byte: Number
+    limit: str
+    time_s: Number
+    share: Number
+
+
+class Operators(TypedDict):
+    """Operators by phase: the first adds up to TTFT, the second to TPOT."""
+
+    prefill: list[Operator]
+    decode: list[Operator]
+
+
 class Explanation(Asked, Told):
     """``explain``: how a number came about."""
 
@@ -763,6 +782,7 @@ class Explanation(Asked, Told):
     unit: str
     tree: Line | Input
     elasticities: list[Elasticity]
+    operators: Operators
 
 
 class Simulation(Asked, Told):

@@ -14,6 +14,12 @@ from perfmodel.options import ExplainQuestion
 Metric = Annotated[
     str, typer.Argument(metavar="METRIC", help="A key of --json or a column of --csv; its unit may be left out.")
 ]
+Operators = Annotated[
+    bool,
+    typer.Option(
+        "--operators", help="Print operator, FLOP, bytes, what limits it, time and share for each phase instead."
+    ),
+]
 Latex = Annotated[bool, typer.Option("--latex", help="Print the equations as LaTeX, an align* environment.")]
 
 
@@ -24,12 +30,13 @@ def explain(
     on: common.OneSystem,
     given: Any,
     changes: common.Changes = None,
+    operators: Operators = False,
     latex: Latex = False,
     json: common.Json = False,
 ) -> int:
     """How a number came about: each equation with its numbers.
 
-    Each input stands with its source, and at the end the inputs that matter most.
+    Each input stands with its source, and at the end the inputs that matter most; or what each operator does.
 
     Example: perfmodel explain tpot llama-3.1-70b --on sn40l-16
     """
@@ -37,10 +44,12 @@ def explain(
     from perfmodel.compilers.explain import safe_terminal
     from perfmodel.prediction import run
 
-    common.one_of(json=json, latex=latex)
+    common.one_of(json=json, latex=latex, operators=operators)
     explanation = api.explain(metric, model, on=on, set=changes or (), **given)
     if json:
         common.write_json(explanation.to_dict())
+    elif operators:
+        print(safe_terminal(explanation.operators_text(common.console().width)))
     elif latex:
         print(explanation.latex())
     else:

@@ -6,18 +6,20 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import Any
 
 from perfmodel import shapes
 from perfmodel.compilers.formula import Language, Step, steps
 from perfmodel.entered import idle, unmoved
+from perfmodel.outputs.tables import plan_words, span
 from perfmodel.planning.sensitivity import Elasticity, elasticities
 from perfmodel.planning.solve import Solution
-from perfmodel.prediction import evaluate, question_of, traced
+from perfmodel.prediction import evaluate, question_of, run, traced
+from perfmodel.prediction.operators import OperatorTime, operator_times
 from perfmodel.results import is_better_low, result_name, results, unit_of
-from perfmodel.specs.paths import provenance_of
+from perfmodel.specs.paths import provenance_of, range_at
 from perfmodel.specs.types import Provenance, Scenario
 from perfmodel.specs.units import show
 from perfmodel.trace import Ledger, Line, Node
@@ -152,6 +154,8 @@ class Explanation:
         Of each input that the result depends on, the strongest first.
     origins : dict of str to Provenance
         Where those inputs come from, by path.
+    operators : dict of str to tuple of OperatorTime
+        By phase; see :func:`perfmodel.prediction.operators.operator_times`.
     mind : tuple of str
         Changes of the question that moved nothing of the result.
     """
@@ -163,6 +167,7 @@ class Explanation:
     root: Entry
     elasticities: Sequence[Elasticity]
     origins: Mapping[str, Provenance]
+    operators: Mapping[str, tuple[OperatorTime, ...]]
     mind: tuple[str, ...] = ()
 
     def to_dict(self) -> shapes.Explanation:
@@ -185,6 +190,10 @@ class Explanation:
                 }
                 for elasticity in self.elasticities
             ],
+            "operators": {
+                "prefill": [row.to_dict() for row in self.operators.get("prefill", ())],
+                "decode": [row.to_dict() for row in self.operators.get("decode", ())],
+            },
             "assumed": list(self.scenario.assumed),
             "warnings": [*self.scenario.warnings, *self.mind],
         }
@@ -212,18 +221,62 @@ class Explanation:
     def __repr__(self) -> str:
         return self.text()
 
+    @property
+    def verdict(self) -> str:
+        """The number with its range, what takes most of it, and the input that moves it most."""
+        if self.value != self.value:
+            return ""
+        answer = run(self.scenario)
+        ends = answer.band.get(self.metric)
+        said = f"{self.metric} of {self.scenario.model.name} on {answer.scenario.system.name} {plan_words(answer)} is "
+        said += show(self.value, self.unit)
+        if ends:
+            wide = f"{show(ends['low'], self.unit, 3)} to {show(ends['high'], self.unit, 3)}"
+            said += f" ({span(ends, 's') if self.unit == 's' else wide})"
+        rows = self.operators.get({"ttft_s": "prefill", "tpot_s": "decode"}.get(self.metric, ""))
+        if rows:
+            most = max(rows, key=lambda row: row.time)
+            said += f"; {most.name} takes {most.share:.0%}"
+        moves = [each for each in self.elasticities if self._can_change(each.path)]
+        if moves and moves[0].elasticity == moves[0].elasticity:
+            said += f"; 1 % more {moves[0].path} moves it most, by {moves[0].elasticity:+.2f} %"
+        return f"{said}."
+
     def _lines(self, width: int) -> Iterator[str]:
+        if self.verdict:
+            yield from (*_wrapped(self.verdict, "", "", width), "")
         yield from _tree(self.root, None, True, width)
         if self.elasticities:
             yield ""
-            yield "inputs that matter most: 1 % more of each moves the result by"
-        for elasticity in self.elasticities[:MOST]:
+            yield "inputs that matter most and can change: 1 % more moves the result by"
+        for elasticity in [each for each in self.elasticities if self._can_change(each.path)][:MOST]:
             move = "ends it" if elasticity.elasticity != elasticity.elasticity else f"{elasticity.elasticity:+.3f} %"
             said = f"{show(elasticity.value, elasticity.unit)}, {self.origins[elasticity.path].kind}"
             said += "; a switch lies within 1 %" if elasticity.switches else ""
             yield from _wrapped(f"{move:>10}  {elasticity.path} = {said}", "", " " * 12, width)
         yield from _said("assumed", self.scenario.assumed, width)
         yield from _said("mind", [*self.scenario.warnings, *self.mind], width)
+
+    def _can_change(self, path: str) -> bool:
+        """Whether a percent can be added to an input: not to a model's shape, nor to a count but that of clients."""
+        return path == "traffic.concurrency" or not (
+            path.startswith("model.") or range_at(self.scenario, path).whole or path == "traffic.rounds"
+        )
+
+    def operators_text(self, width: int = 100) -> str:
+        """Return a table for each phase: operator, work, traffic, what limits it, and its time.
+
+        Parameters
+        ----------
+        width : int
+            Characters of a line.
+
+        Returns
+        -------
+        str
+        """
+        tables = [_operator_table(phase, rows) for phase, rows in self.operators.items()]
+        return "\n\n".join(["\n".join(_wrapped(self.verdict, "", "", width)), *tables])
 
     def latex(self) -> str:
         """Return the equations, each once, as an ``align*`` environment."""
@@ -237,6 +290,30 @@ class Explanation:
 
         write(self.root)
         return "\\begin{align*}\n" + " \\\\[1ex]\n".join(rows) + "\n\\end{align*}"
+
+
+def _operator_table(phase: str, rows: Sequence[OperatorTime]) -> str:
+    """Return the operators of a phase as aligned columns, which fit into 80."""
+    whole = "TTFT" if phase == "prefill" else "TPOT"
+    cells = [("operator", "FLOP", "bytes", "FLOP/B", "limit", "time", f"of {whole}")]
+    for row in rows:
+        work = (show(row.flops, "FLOP", 3), show(row.moved, "B", 3), show(row.intensity, "1", 3))
+        shown = tuple(
+            text if number else "" for text, number in zip(work, (row.flops, row.moved, row.flops), strict=True)
+        )
+        cells.append((row.name, *shown, row.limit, show(row.time, "s", 3), f"{row.share:.1%}"))
+    spent = sum(row.time for row in rows)
+    cells.append((whole, *["" for _ in range(4)], show(spent, "s", 4), "100.0%"))
+    widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
+    left = (0, 4)
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    ]
+    return "\n".join([f"{phase}: one step of what runs, all chips of a replica together", *lines])
 
 
 def _said(heading: str, lines: Sequence[str], width: int) -> Iterator[str]:
@@ -287,14 +364,30 @@ class _Writer:
         self.unit = unit_of(name)
         self.steps = {id(step.node): step for step in steps(ledger, {name: root})}
         self.root = next(step for step in self.steps.values() if isinstance(step.node, str))
+        inner = self.step_of(self.root.expression, self.root)
+        if inner is not None and inner.value == inner.value:
+            # The name of the result stands for what gives it.
+            self.root = self.steps[id(inner.node)] = replace(inner, name=name)
         self.seen: set[int] = set()
 
+    def past_guards(self, step: Step) -> Step:
+        """Return what a step lets through, where all that it does is to say whether there is an answer at all."""
+        while step.value == step.value and isinstance(guard := step.expression, Node):
+            while guard.kind == "argument" and isinstance(guard.args[0], Node):
+                guard = guard.args[0]
+            passed = guard.args[1] if guard.kind == "only_if" else None
+            inner = self.step_of(passed, step) if isinstance(passed, Node) else None
+            if inner is None:
+                break
+            step = inner
+        return step
+
     def step_of(self, node: Node, own: Step) -> Step | None:
-        """Return the step that stands for a node in the expression of another one."""
+        """Return the step that stands for a node in the expression of another one, past guards that let it through."""
         while node.kind == "argument" and isinstance(node.args[0], Node):
             node = node.args[0]
-        found = self.steps.get(id(node if node.line is None else node.line))
-        return None if found is own else found
+        step = self.steps.get(id(node if node.line is None else node.line))
+        return None if step is None or step is own else self.past_guards(step)
 
     def feeds(self, expression: Any, own: Step) -> Iterator[Step | Node]:
         """Give the nearest steps and inputs below an expression."""
@@ -334,7 +427,7 @@ class _Writer:
             given = self.ledger.inputs[part.label]
             origin = provenance_of(self.scenario, part.label)
             return Entry(given.path, given.value, given.unit, origin=origin)
-        unit = self.unit if part is self.root or part.name == "results.where_it_fits" else part.unit or "1"
+        unit = self.unit if part is self.root else part.unit or "1"
         made = Entry(part.name, part.value, unit, source=part.source, repeated=id(part.node) in self.seen)
         if made.repeated:
             return made
@@ -417,6 +510,7 @@ def explain(scenario: Scenario, metric: str, depth: int = DEPTH) -> Explanation:
         root=writer.entry(writer.root, depth),
         elasticities=strongest,
         origins={one.path: provenance_of(scenario, one.path) for one in strongest},
+        operators=operator_times(scenario) if value == value else {},
         mind=tuple(idle(scenario, unmoved(scenario, shown), shown)) if value == value else (),
     )
 

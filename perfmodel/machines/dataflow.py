@@ -81,7 +81,7 @@ def efficiency_of(system: System) -> DataflowEfficiency:
     return found
 
 
-def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[list[Overlap], Load]:
+def _fused(scenario: Scenario, name: str, operators: list[Operator], count: Any) -> tuple[list[Overlap], Load]:
     """Return arithmetic and traffic of operators that run as one, so many times over, and their work."""
     system, tp = scenario.system, scenario.deployment.tp
     efficiency = efficiency_of(system)
@@ -107,7 +107,10 @@ def _fused(scenario: Scenario, operators: list[Operator], count: Any) -> tuple[l
     memory = memory + roofline.memory_time(
         bytes_moved=cache / tp, bandwidth=hbm.bandwidth, efficiency=efficiency.cache_memory
     )
-    return [Overlap(count, compute, 0.0), Overlap(count, 0.0, memory)], Load(count, flops, weights + cache)
+    return (
+        [Overlap(count, compute, 0.0, name), Overlap(count, 0.0, memory, name)],
+        Load(count, flops, weights + cache, name),
+    )
 
 
 def step(scenario: Scenario, work: Work) -> Step:
@@ -141,7 +144,7 @@ def step(scenario: Scenario, work: Work) -> Step:
     loads: list[Load] = []
     for run in model.layers:
         with scope("decoder"):
-            parts, load = _fused(scenario, layer_operators(scenario, run, work), run.count)
+            parts, load = _fused(scenario, "decoder", layer_operators(scenario, run, work), run.count)
             if not efficiency.kernel_looping:
                 overhead = overhead + run.count * efficiency.kernel_boundary
             else:
@@ -153,7 +156,7 @@ def step(scenario: Scenario, work: Work) -> Step:
         overlaps += parts
         loads.append(load)
     with scope("head"):
-        parts, load = _fused(scenario, [head_operator(scenario, work)], 1.0)
+        parts, load = _fused(scenario, "head", [head_operator(scenario, work)], 1.0)
     overlaps += parts
     loads.append(load)
     host = efficiency.host_time

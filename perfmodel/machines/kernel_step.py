@@ -69,8 +69,9 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
             count,
             roofline.compute_time(flops=flops, peak=system.rates[rate], efficiency=compute_efficiency),
             roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency),
+            operator.name,
         ),
-        Load(operator.count, useful, moved, plan.tp),
+        Load(operator.count, useful, moved, operator.name, plan.tp),
     )
 
 

@@ -158,7 +158,7 @@ def stepped(speculation: Speculation, verify: Step, draft: Step | None) -> Decod
     step = verify.times(share)
     step = replace(step, host=step.host + share * speculation.host_time)
     if draft is not None:
-        step = step.after(draft.times(speculative.runs_per_token(runs=speculation.k, length=length)))
+        step = step.after(draft.of("draft").times(speculative.runs_per_token(runs=speculation.k, length=length)))
     return Decoding(step, length, draft, verify)
 
 
@@ -213,4 +213,4 @@ def prefill(
         return first, occupancy
     with scope("draft"):
         own, taken = machine.prefill(draft, running, context, prompt, group, before)
-    return first.after(own), occupancy + taken
+    return first.after(own.of("draft")), occupancy + taken

@@ -238,7 +238,7 @@ class SramPipeline(Machine):
                 decoding = speculation.stepped(asked, flow.way, None if draft is None else draft.step)
                 decoding, _ = speculation.to_end(decoding, output)
             if draft is not None:
-                first = first.after(draft.first)
+                first = first.after(draft.first.of("draft"))
                 stall = stall + serving.interference_per_token(
                     running=running, occupancy=draft.taken, output=output, joining=0.0
                 )

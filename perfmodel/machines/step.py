@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.equations import roofline
 from perfmodel.numerics import Number, total
+from perfmodel.trace import scope
 
 CAUSES = ("compute", "memory", "collective", "overhead", "host", "wait")
 
@@ -103,20 +104,22 @@ class Operator:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Arithmetic and traffic that overlap, so many times over [s]."""
+    """Arithmetic and traffic of an operator that overlap, so many times over [s]."""
 
     count: Any
     compute: Any
     memory: Any
+    operator: str
 
 
 @dataclass(frozen=True)
 class Load:
-    """FLOPs of all chips and bytes that each of so many chips moves, so many times over."""
+    """FLOPs of all chips and bytes that each of so many chips moves for an operator, so many times over."""
 
     count: Any
     flops: Any
     moved: Any
+    operator: str
     chips: Any = 1.0
 
 
@@ -185,6 +188,23 @@ class Step:
             sequences=self.sequences,
         )
 
+    def of(self, whose: str) -> Step:
+        """Return this step with the owner's name before those of its operators.
+
+        Parameters
+        ----------
+        whose : str
+
+        Returns
+        -------
+        Step
+        """
+        return replace(
+            self,
+            overlaps=tuple(replace(part, operator=f"{whose}.{part.operator}") for part in self.overlaps),
+            loads=tuple(replace(load, operator=f"{whose}.{load.operator}") for load in self.loads),
+        )
+
     def after(self, other: Step) -> Step:
         """Return this step and another one before it; work is counted for the sequences of this one.
 
@@ -227,10 +247,13 @@ def busy_time(overlaps: Iterable[Overlap]) -> Any:
 
 def _repeated(overlaps: Iterable[Overlap], time: Callable[..., Any]) -> Any:
     """Return the time of overlaps; those of a layer add up before its count multiplies them, which on arrays counts."""
+
+    def timed(part: Overlap) -> Any:
+        with scope(part.operator):
+            return time(compute=part.compute, memory=part.memory)
+
     layers = (list(group) for _, group in groupby(overlaps, key=lambda part: id(part.count)))
-    return total(
-        parts[0].count * total(time(compute=part.compute, memory=part.memory) for part in parts) for parts in layers
-    )
+    return total(parts[0].count * total(map(timed, parts)) for parts in layers)
 
 
 def tokens_of(work: Work) -> Any:
