@@ -218,7 +218,7 @@ def same(first: Any, other: Any) -> bool:
 
     Parameters
     ----------
-    one, other : Any
+    first, other : Any
         Nested mappings and sequences.
 
     Returns

@@ -14,7 +14,6 @@ import typer
 from perfmodel.cli import INTERRUPTED, OK, OUR_FAULT, REFUSED, common
 from perfmodel.errors import UserError
 from perfmodel.shapes import VERSION
-from perfmodel.version import __version__
 from perfmodel.writing import reason
 
 #: Each verb is a module of its name with a function of its name, or a group of commands.
@@ -48,7 +47,9 @@ VERBS = (
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"perfmodel {__version__}")
+        from perfmodel.specs.release import versions
+
+        print(versions())
         raise typer.Exit
 
 

@@ -18,6 +18,7 @@ from perfmodel.cli import DOES_NOT_FIT, OK
 from perfmodel.errors import UserError
 from perfmodel.options import Said, flag, options_of
 from perfmodel.shapes import VERSION
+from perfmodel.version import __version__
 
 if TYPE_CHECKING:
     from perfmodel.planning.agents import Agents
@@ -212,7 +213,10 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> None:
 
 def write_json(answer: Mapping[str, Any]) -> None:
     """Print an answer as JSON, after the question that it answers; there is no NaN in it."""
-    print_json({"schema_version": VERSION, **ASKED.get(), **answer})
+    from perfmodel.specs.release import numbers_version
+
+    head = {"schema_version": VERSION, "perfmodel": __version__, "numbers_version": numbers_version()}
+    print_json({**head, **ASKED.get(), **answer})
 
 
 def print_json(content: Mapping[str, Any]) -> None:

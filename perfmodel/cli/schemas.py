@@ -48,6 +48,11 @@ ANSWERS: dict[str, tuple[type, ...]] = {
 }
 #: What stands in place of an answer.
 ERROR = "error"
+_PACKAGE = {"type": "string", "description": "Version of the package that gave the answer."}
+_NUMBERS = {
+    "type": "string",
+    "description": "Release of prices, and a digest of calibrations, power models, engines and prices in use.",
+}
 _VERSION = {"const": shapes.VERSION, "description": "Raised where a key goes or changes its meaning."}
 
 for _shape in vars(shapes).values():
@@ -137,6 +142,7 @@ def schema(verb: str) -> dict[str, Any]:
         answers: tuple[type, ...] = (shapes.Error,)
     elif verb in ANSWERS:
         answers = ANSWERS[verb]
+        head |= {"perfmodel": _PACKAGE, "numbers_version": _NUMBERS}
         head |= {"verb": {"const": verb}, "question": question(dict(commands())[verb])}
     else:
         raise UserError(f"no JSON of '{verb}': expected one of {', '.join((*ANSWERS, ERROR))}")

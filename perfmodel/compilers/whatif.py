@@ -23,6 +23,7 @@ from perfmodel.question import Options
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import provenance_of, quantities, range_at
 from perfmodel.specs.ranges import Range
+from perfmodel.specs.release import versions
 from perfmodel.specs.types import Scenario, Traffic
 from perfmodel.specs.units import human
 from perfmodel.version import __version__
@@ -266,7 +267,7 @@ def html(offer: Offer, options: Options, traffics: Sequence[str], question: Sequ
         f'<button type="button" id="unpin-{name}" hidden>Remove pin {name}</button>'
         for name in ("A", "B")
     )
-    made = escape(f"perfmodel {__version__}, {date.today():%Y-%m-%d}: {shlex.join(['perfmodel', *question])}")
+    made = escape(f"{versions()}, {date.today():%Y-%m-%d}: {shlex.join(['perfmodel', *question])}")
     return Template(_asset("whatif.html")).substitute(
         policy=_POLICY,
         style=_asset("whatif.css"),

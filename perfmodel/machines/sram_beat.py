@@ -330,7 +330,7 @@ def blend(first: Beat, other: Beat, share: Any) -> Beat:
 
     Parameters
     ----------
-    one, other : Beat
+    first, other : Beat
     share : Number
         Share of the other [1].
 

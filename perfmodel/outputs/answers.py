@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.errors import UserError
 from perfmodel.prediction import METRICS, Prediction
 from perfmodel.results import unit_of
+from perfmodel.specs.release import numbers_version
 from perfmodel.version import __version__
 from perfmodel.writing import check_file, text_cell, whole
 
@@ -55,6 +56,7 @@ _MEANINGS = {
     "assumed": "what the question left open and the answer assumed",
     "warnings": "what to mind",
     "perfmodel": "version that gave the answer",
+    "numbers": "release of prices, and a digest of calibrations, power models, engines and prices in use",
 }
 _BEGINNINGS = {
     "prefill_": "part of TTFT by cause; the parts add up to TTFT",
@@ -77,7 +79,7 @@ def meaning(column: str) -> str:
 def full_row(answer: Prediction) -> dict[str, Any]:
     """Return the flat columns of ``--csv``, and the band."""
     ends = {f"{name}_{end}": answer.band.get(name, {}).get(end) for name in METRICS for end in ("low", "high")}
-    return {**answer.row(), **ends, "perfmodel": __version__}
+    return {**answer.row(), **ends, "perfmodel": __version__, "numbers": numbers_version()}
 
 
 def full_rows(answers: Iterable[Prediction]) -> list[dict[str, Any]]:

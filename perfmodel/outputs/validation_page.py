@@ -28,7 +28,7 @@ from perfmodel.outputs.validation import (
     tree,
     write_rows,
 )
-from perfmodel.version import __version__
+from perfmodel.specs.release import versions
 from perfmodel.writing import make_folder, whole
 
 
@@ -276,7 +276,7 @@ def html_page(result: Validation, source: str) -> str:
         _fitted_section(result),
     ]
     foot = [
-        f"perfmodel {__version__}: {source}. Errors are predicted / measured - 1. MAPE is the mean of their size, bias "
+        f"{versions()}: {source}. Errors are predicted / measured - 1. MAPE is the mean of their size, bias "
         f"their median; P90 is given from {LEAST_P90} rows on; cover is the share of rows with a prediction; in band "
         "is the share of measured values within the 80 % band of their prediction.",
         "Sources and licences of the bundled measurements stand in data/README.md. The page works offline.",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +23,7 @@ from perfmodel.serving.objectives import statistic
 from perfmodel.shown import Shown
 from perfmodel.specs.files import check_text, read_yaml
 from perfmodel.specs.paths import provenance_of, quantities
+from perfmodel.specs.release import numbers_version
 from perfmodel.specs.types import Model, Scenario
 from perfmodel.specs.units import show
 from perfmodel.version import __version__
@@ -90,6 +91,8 @@ class Plan(TypedDict):
 
     perfmodel_plan: int
     version: str
+    numbers: NotRequired[str]
+    """Release of prices, and a digest of calibrations, power models, engines and prices in use."""
     written: str
     verdict: str
     question: Asked
@@ -207,6 +210,7 @@ def save(sizing: Sizing, asked: Asked, path: Path) -> None:
     content: Plan = {
         "perfmodel_plan": FORMAT,
         "version": __version__,
+        "numbers": numbers_version(),
         "written": date.today().isoformat(),
         "verdict": sizing.verdict(),
         "question": asked,
@@ -317,6 +321,9 @@ class PlanChecked(Shown):
             words.append(f"{len(self.inputs)} input{'s' if len(self.inputs) > 1 else ''} moved")
         if version != __version__:
             words.append(f"perfmodel {version} wrote it, {__version__} checks it")
+        numbers = self.plan.get("numbers", "")
+        if numbers and numbers != numbers_version():
+            words.append(f"numbers {numbers} were in use, {numbers_version()} are now")
         return " and ".join(words) or "its inputs are as they were: the equations of perfmodel changed"
 
     def to_dict(self) -> shapes.PlanChecked:

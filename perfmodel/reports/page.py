@@ -16,7 +16,7 @@ from perfmodel.errors import UserError
 from perfmodel.outputs import page
 from perfmodel.reports import charts
 from perfmodel.reports.figures import Figure, Number, Recipe, Wanted, make, read_recipe
-from perfmodel.version import __version__
+from perfmodel.specs.release import versions
 from perfmodel.writing import make_folder, whole
 
 _NUMBER_HEADINGS = ("what", "published", "computed", "error", "is", "used", "source", "mind")
@@ -156,7 +156,7 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
     )
     drawn = sum(len(piece.figure.charts) for piece in made)
     foot = [
-        f"perfmodel {__version__}: report {recipe.name}. {len(made)} figures with {drawn} charts took {seconds:.1f} s.",
+        f"{versions()}: report {recipe.name}. {len(made)} figures with {drawn} charts took {seconds:.1f} s.",
         "Published: printed in a paper or data sheet. Reconstructed: worked out from what is printed. Predicted: from "
         "the models. Errors are computed / published - 1. Each chart lies beside this page as PNG, SVG and CSV; the "
         "page works offline.",

@@ -187,8 +187,8 @@ def prefill_time(machine: SessionMachine, times: Any, prompt: Any, cached: Any) 
     machine : SessionMachine
     times : ndarray
         Those of the machine, ``prefill`` or ``latency`` [s].
-    prompt, held : ndarray
-        Tokens of each, and of these the head that is held [1].
+    prompt, cached : ndarray
+        Tokens of each, and of these the head that is cached [1].
 
     Returns
     -------
@@ -209,7 +209,7 @@ def load_time(machine: SessionMachine, tier: Tier, prompt: Any, cached: Any) -> 
     machine : SessionMachine
     tier : Tier
         Its bandwidth may be an array.
-    prompt, held : ndarray
+    prompt, cached : ndarray
         Tokens of each call, and of these the head that the tier holds [1].
 
     Returns

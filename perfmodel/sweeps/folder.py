@@ -22,6 +22,7 @@ import numpy as np
 
 from perfmodel.errors import UserError
 from perfmodel.outputs import answers
+from perfmodel.specs.release import numbers_version
 from perfmodel.specs.units import show
 from perfmodel.sweeps import points as rows
 from perfmodel.sweeps import reduction
@@ -426,6 +427,7 @@ def _manifest(space: Space, kept: Reduction | None, question: str, points: int) 
     """Return what the folder holds, in words and as a fingerprint of every number that enters."""
     return {
         "perfmodel": __version__,
+        "numbers": numbers_version(),
         "question": question,
         "assumed": list(space.assumed),
         "axes": {

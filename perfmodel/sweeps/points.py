@@ -10,10 +10,10 @@ from typing import Any, BinaryIO, TextIO
 
 from perfmodel import shapes
 from perfmodel.errors import UserError
+from perfmodel.specs.release import versions
 from perfmodel.specs.units import show
 from perfmodel.sweeps.reduction import Reduction
 from perfmodel.sweeps.space import Space, Sweep
-from perfmodel.version import __version__
 from perfmodel.writing import check_file, comment, text_cell, whole
 
 #: How names of files of rows end.
@@ -25,7 +25,7 @@ def header(result: Space, question: str) -> list[str]:
     """Return the comment lines that say where the numbers come from."""
     units = ", ".join(f"{name} [{unit}]" for name, unit in result.columns().items() if unit and unit != "1")
     return [
-        comment(f"perfmodel {__version__}: {question}"),
+        comment(f"{versions()}: {question}"),
         comment(f"assumed: {'; '.join(result.assumed)}"),
         *([comment(f"mind: {'; '.join(result.warnings)}")] if result.warnings else []),
         comment(f"units: {units}; all other columns are numbers or words"),

@@ -15,7 +15,7 @@ from perfmodel.compilers.workbook.content import (
 from perfmodel.compilers.workbook.layout import Layout
 from perfmodel.compilers.workbook.sheet import Book
 from perfmodel.prediction import run
-from perfmodel.version import __version__
+from perfmodel.specs.release import versions
 
 
 def write(layout: Layout, book: Book) -> None:
@@ -24,7 +24,10 @@ def write(layout: Layout, book: Book) -> None:
     sheet, form = book.sheets["About"], book.form
     sheet.sheet.set_column(0, 0, 120)
     answer = run(content.base.scenario)
-    lines: list[tuple[str, Any]] = [(f"perfmodel {__version__}", form["title"]), (f"{date.today():%Y-%m-%d}", None)]
+    lines: list[tuple[str, Any]] = [
+        (versions(), form["title"]),
+        (f"{date.today():%Y-%m-%d}", None),
+    ]
     lines += [(question, None) for question in content.questions]
     parts: list[tuple[str, Sequence[str]]] = [
         (

@@ -123,7 +123,7 @@ def overlap(first: Listed, other: Listed) -> bool:
 
     Parameters
     ----------
-    one, other : Listed
+    first, other : Listed
     """
     shared = min(first.high, other.high) - max(first.low, other.low)
     narrow = min(first.high - first.low, other.high - other.low)
