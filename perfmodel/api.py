@@ -1045,6 +1045,7 @@ def capacity(
     )
 
 
+@_taking()
 def check_plan(path: Name) -> PlanChecked:
     """Answer the question of a saved plan again, and say what moved and why.
 

@@ -109,7 +109,9 @@ def _rates(
         return given["rate"], []
     if "rate" in given:
         raise UserError("give either --rate or --users")
-    think = float(resolve(model, on, options, changes).traffic.think_time)
+    # Any depth of drafting that is tried will do: people think as long.
+    tried = replace(options, k=given["ks"][0]) if "ks" in given else options
+    think = float(resolve(model, on, tried, changes).traffic.think_time)
     if "requests_per_minute" in given:
         each, why = given["requests_per_minute"] / 60, f"{given['requests_per_minute']:g} requests a minute each"
     elif think > 0:

@@ -210,7 +210,7 @@ REFUSED = {
 }
 #: What says how an answer leaves, and files: tests of their own.
 APART = ("--on", "--axis", "--images", "--json", "--csv", "--latex", "--explain-rejected", "--trace")
-APART += ("--cash", "--verbose", "--save")
+APART += ("--cash", "--verbose", "--save", "--operators")
 #: What makes a question one about sessions, which most other options are refused beside.
 OF_SESSIONS = ("--sessions", "--tier")
 FOLDER = ("--out", "--keep", "--executor", "--scheduler", "--workers")
@@ -281,6 +281,8 @@ SPECIAL = {
     ("launch", "--output"): (["--output", "4000"], ["--output", "8000"]),
     # What is searched for must need more than one node.
     ("size", "--rate"): (["--rate", "400"], ["--rate", "600"]),
+    # Attention-DP of either pool wants more ranks of experts than of tensors.
+    ("launch", "--prefill-on"): (["--prefill-on", "dgx-h100:tp=2"], ["--prefill-on", "dgx-b200:tp=2"]),
     ("bench-plan", "--for"): (["--for", "1024/1024"], ["--for", "8192/1024"]),
     ("fit", "--set"): [["--set", f"system.engine.memory_utilisation=x{by}"] for by in ("1", "0.9")],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 
 from perfmodel.errors import UserError
@@ -129,6 +130,8 @@ def read_fields(given: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     UserError
         Where there is no such field, it is given twice, or its value is none.
     """
+    if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+        raise UserError(f"--field {reprlib.repr(given)}: expected a mapping of columns to values, or texts NAME=VALUE")
     pairs = given.items() if isinstance(given, Mapping) else [_pair(text) for text in given]
     fields: dict[str, str] = {}
     for name, value in pairs:
