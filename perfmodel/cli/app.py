@@ -41,6 +41,7 @@ VERBS = (
     "traffic",
     "plans",
     "selfcheck",
+    "completion",
     "mcp",
 )
 
@@ -106,7 +107,7 @@ def _coloured(arguments: list[str]) -> list[str]:
 
 
 @functools.cache
-def _command(verbs: tuple[str, ...]) -> Any:
+def command(verbs: tuple[str, ...]) -> Any:
     """Return the command line of some verbs; who asks in one process asks again."""
     return typer.main.get_command(application(verbs))
 
@@ -158,7 +159,7 @@ def invoke(arguments: list[str]) -> int:
     try:
         arguments = _coloured(arguments)
         verbs = tuple(arguments[:1]) if arguments and arguments[0] in VERBS else VERBS
-        code = _command(verbs)(args=arguments, prog_name="perfmodel", standalone_mode=False)
+        code = command(verbs)(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except UserError as error:

@@ -59,10 +59,36 @@ def question_name(parameter: str) -> str | None:
 
 
 class Verb(TyperCommand):
-    """A verb that refuses an option that is given twice where one is meant; the parser would take the last."""
+    """A verb whose question a project's file completes, and which refuses an option that is given twice for one.
+
+    The parser would take the last.
+    """
+
+    def _take_project(self, ctx: Any, values: Mapping[str, Any]) -> None:
+        """Let a project's file give what a command leaves open."""
+        from perfmodel.cli.project import project
+
+        if (of := project()) is None:
+            return
+        several = {each.name: bool(getattr(each, "multiple", False)) for each in self.params}
+        given = {name for name, value in values.items() if isinstance(value, str | list | tuple | bool) and value}
+        ctx.default_map = of.defaults(several, given)
+        ctx.meta["notes"] = of.notes(ctx.default_map)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; its question is known to what prints the answer."""
+        if not (notes := ctx.meta.get("notes")):
+            return self._invoke(ctx)
+        from perfmodel.cli.project import FILE
+        from perfmodel.question.scenario import noting
+
+        try:
+            with noting(notes):
+                return self._invoke(ctx)
+        except UserError as error:
+            raise UserError(f"{error} ({FILE} gives {', '.join(ctx.default_map)})") from None
+
+    def _invoke(self, ctx: Any) -> Any:
         given = {name: value for key, value in ctx.params.items() if value and (name := question_name(key))}
         token = ASKED.set({"verb": ctx.command_path.partition(" ")[2], "question": given})
         try:
@@ -75,7 +101,8 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of a verb."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        self._take_project(ctx, values)
         for option in order:
             if (
                 isinstance(option, TyperOption)

@@ -137,7 +137,7 @@ def schema(verb: str) -> dict[str, Any]:
     UserError
         Where the verb prints no JSON.
     """
-    head = {"schema_version": _VERSION}
+    head: dict[str, Any] = {"schema_version": _VERSION}
     if verb == ERROR:
         answers: tuple[type, ...] = (shapes.Error,)
     elif verb in ANSWERS:

@@ -295,7 +295,7 @@ class Explanation:
 def _operator_table(phase: str, rows: Sequence[OperatorTime]) -> str:
     """Return the operators of a phase as aligned columns, which fit into 80."""
     whole = "TTFT" if phase == "prefill" else "TPOT"
-    cells = [("operator", "FLOP", "bytes", "FLOP/B", "limit", "time", f"of {whole}")]
+    cells: list[tuple[str, ...]] = [("operator", "FLOP", "bytes", "FLOP/B", "limit", "time", f"of {whole}")]
     for row in rows:
         work = (show(row.flops, "FLOP", 3), show(row.moved, "B", 3), show(row.intensity, "1", 3))
         shown = tuple(

@@ -109,7 +109,7 @@ def _fused(scenario: Scenario, name: str, operators: list[Operator], count: Any)
     )
     return (
         [Overlap(count, compute, 0.0, name), Overlap(count, 0.0, memory, name)],
-        Load(count, flops, weights + cache, name),
+        Load(count, flops, weights + cache, operator=name),
     )
 
 

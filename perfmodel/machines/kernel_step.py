@@ -71,7 +71,7 @@ def kernel(scenario: Scenario, operator: Operator, count: Any) -> tuple[Overlap,
             roofline.memory_time(bytes_moved=moved, bandwidth=hbm.bandwidth, efficiency=memory_efficiency),
             operator.name,
         ),
-        Load(operator.count, useful, moved, operator.name, plan.tp),
+        Load(operator.count, useful, moved, plan.tp, operator.name),
     )
 
 

@@ -224,7 +224,7 @@ def beat(scenario: Scenario, work: Work) -> Beat:
             overlaps.append(overlap)
             collective = collective + repeated * exposed
         for operator in operators if timed is work else layer_operators(scenario, run, work):
-            loads.append(Load(operator.count, operator.flops, _streamed(scenario, operator), operator.name))
+            loads.append(Load(operator.count, operator.flops, _streamed(scenario, operator), operator=operator.name))
     busy = busy_time(overlaps)
     overhead = layers * share * efficiency.layer_overhead
     head = head_operator(scenario, work)
@@ -236,7 +236,7 @@ def beat(scenario: Scenario, work: Work) -> Beat:
         overlaps=tuple(overlaps),
         collective=collective,
         overhead=overhead,
-        loads=(*loads, Load(1.0, head.flops, head.weights, head.name)),
+        loads=(*loads, Load(1.0, head.flops, head.weights, operator=head.name)),
         sequences=work[0].sequences,
     )
     # All layers stand to those of the fullest stage as all stages do.
@@ -455,4 +455,4 @@ def prompt_step(scenario: Scenario, chunks: Chunks) -> Step:
     Step
     """
     step = lasting(scenario, chunks.full, chunks.count - 1, chunks.tokens)
-    return replace(step, loads=(Load(1.0, chunks.flops, chunks.bytes_moved, "chunks"),), sequences=1.0)
+    return replace(step, loads=(Load(1.0, chunks.flops, chunks.bytes_moved, operator="chunks"),), sequences=1.0)

@@ -109,7 +109,7 @@ class Overlap:
     count: Any
     compute: Any
     memory: Any
-    operator: str
+    operator: str = "other"
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Load:
     count: Any
     flops: Any
     moved: Any
-    operator: str
     chips: Any = 1.0
+    operator: str = "other"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 
 from perfmodel.errors import UserError
@@ -30,6 +31,7 @@ from perfmodel.specs.types import (
 from perfmodel.specs.units import YEAR, change, show
 
 _LISTENING: list[list[Scenario]] = []
+_NOTED: ContextVar[tuple[str, ...]] = ContextVar("noted", default=())
 
 
 @contextlib.contextmanager
@@ -47,6 +49,25 @@ def asked() -> Iterator[list[Scenario]]:
         yield scenarios
     finally:
         _LISTENING.remove(scenarios)
+
+
+@contextlib.contextmanager
+def noting(notes: Sequence[str]) -> Iterator[None]:
+    """Say under *assumed* of every scenario that is asked meanwhile where a part of the question came from.
+
+    Parameters
+    ----------
+    notes : sequence of str
+
+    Returns
+    -------
+    context manager
+    """
+    token = _NOTED.set(tuple(notes))
+    try:
+        yield
+    finally:
+        _NOTED.reset(token)
 
 
 def named_precision(model: str | Model, architecture: Model) -> str:
@@ -147,7 +168,7 @@ def ask(
     traffic, architecture, said = traffic_of(architecture, options)
     base, of_plan = _deployment_asked(architecture, system, engine, options, named)
     speculation, of_draft, notes = speculation_of(options, architecture, system, base.precision)
-    assumed, warnings = [*assumed, *said, *of_plan, *of_draft], [*warnings, *notes]
+    assumed, warnings = [*_NOTED.get(), *assumed, *said, *of_plan, *of_draft], [*warnings, *notes]
     asked = Scenario(system, architecture, base, traffic, speculation, catalog.load_economics(options.region or ""))
     asked = _priced(asked, options, changes)
     scenario, why = _changed(asked, options, changes)

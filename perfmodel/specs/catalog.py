@@ -1004,6 +1004,22 @@ def entries(kind: str) -> Iterator[tuple[str, list[str], Path]]:
                 yield name, aliases, path
 
 
+def stems(kind: str) -> list[str]:
+    """Return the names of the files of every spec, which are theirs, without opening one.
+
+    Parameters
+    ----------
+    kind : str
+        As in :func:`entries`.
+
+    Returns
+    -------
+    list of str
+    """
+    folder = FOLDERS[kind][0]
+    return list(dict.fromkeys(path.stem for root in roots() for path in _spec_files(root / folder)))
+
+
 def generated() -> dict[Path, str]:
     """Return the files that are made from the specs and the dataclasses, with their content.
 

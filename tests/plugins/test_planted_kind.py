@@ -31,7 +31,7 @@ REFUSED = {
     "bench-plan": [MODEL, "--on", ON],
     "collective": ["all-reduce", "--on", ON, "--tp", "8", "--message", "1MB"],
 }
-APART = {"calibrate", "validate", "report", "runs", "traffic", "plans", "selfcheck", "mcp"}
+APART = {"calibrate", "validate", "report", "runs", "traffic", "plans", "selfcheck", "completion", "mcp"}
 SCRIPT = """
 import contextlib, io, json, sys
 from perfmodel.cli.app import invoke

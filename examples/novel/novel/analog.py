@@ -81,8 +81,8 @@ class Analog(Alternating):
                 if operator.kind == "attention":
                     overlaps.append(self._digital(scenario, operator, count))
                 else:
-                    overlaps.append(Overlap(count, read_time(tokens=vectors, read=efficiency.read), 0.0))
-            loads.append(Load(count, operator.flops, operator.cache))
+                    overlaps.append(Overlap(count, read_time(tokens=vectors, read=efficiency.read), 0.0, operator.name))
+            loads.append(Load(count, operator.flops, operator.cache, operator=operator.name))
 
         for layers in scenario.model.layers:
             for operator in layer_operators(scenario, layers, work):
@@ -112,6 +112,7 @@ class Analog(Alternating):
                 bandwidth=self.cache_memory(system).bandwidth,
                 efficiency=efficiency.memory,
             ),
+            operator.name,
         )
 
     def reserve(self, system: System) -> tuple[Any, Any]:

@@ -55,7 +55,7 @@ class Streaming(Alternating):
         def run(operator: Operator, count: Any) -> None:
             with scope(operator.name):
                 overlaps.extend(self._overlaps(scenario, operator, count))
-            loads.append(Load(count, operator.flops, operator.weights))
+            loads.append(Load(count, operator.flops, operator.weights, operator=operator.name))
 
         for layers in scenario.model.layers:
             for operator in layer_operators(scenario, layers, work):
@@ -87,7 +87,7 @@ class Streaming(Alternating):
             bandwidth=self.cache_memory(system).bandwidth,
             efficiency=efficiency.memory,
         )
-        return [Overlap(count, compute, stream), Overlap(count, 0.0, cache)]
+        return [Overlap(count, compute, stream, operator.name), Overlap(count, 0.0, cache, operator.name)]
 
     def reserve(self, system: System) -> tuple[Any, Any]:
         """Return the share of the SRAM that the cache may take, and what is reserved for a layer's weights [B]."""
