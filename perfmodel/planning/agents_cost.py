@@ -118,14 +118,14 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
     owned, rejected, read, wrong = list[OwnedAgents](), dict[str, str](), TPOT, list[UserError]()
     for system, mine in zip(systems, split_changes(systems, read_changes(set)), strict=True):
         try:
-            found = agents_size.question(model, [system], mine, asked | {"tpot_mean": bound})
+            sizing = agents_size.search(model, [system], mine, asked | {"tpot_mean": bound})
         except UserError as error:
             rejected[system] = str(error)
             wrong.append(error)
             continue
-        read = found.limits.get("tpot_mean", read)
-        rejected |= found.rejected
-        priced = [_owned(answer) for answer in found.answers]
+        read = sizing.limits.get("tpot_mean", read)
+        rejected |= sizing.rejected
+        priced = [_owned(answer) for answer in sizing.answers]
         # Comparisons with what has no price are false: it comes last.
         owned += sorted(priced, key=_order)[:1]
     if len(wrong) == len(systems):
@@ -165,8 +165,8 @@ def _with_idle(answer: Agents) -> Agents:
     """Return an answer with a line for each change that moved nothing."""
 
     def told(scenario: Any) -> Any:
-        found = ask(scenario, answer.session, answer.users, answer.tiers, worth=False, cliff=False)
-        return found.to_dict(), {} if found.answer is None else dict(_cost(found).hourly)
+        changed = ask(scenario, answer.session, answer.users, answer.tiers, worth=False, cliff=False)
+        return changed.to_dict(), {} if changed.answer is None else dict(_cost(changed).hourly)
 
     lines = idle(answer.scenario, unmoved(answer.scenario, told), open_numbers)
     return replace(answer, warnings=(*lines, *answer.warnings))
@@ -174,18 +174,18 @@ def _with_idle(answer: Agents) -> Agents:
 
 def _tied(owned: Sequence[OwnedAgents]) -> list[OwnedAgents]:
     """Return systems with the price at which each ties with the cheapest other one."""
-    found = []
-    for at, one in enumerate(owned):
+    tied = []
+    for at, owner in enumerate(owned):
         other = owned[0] if at else (owned[1] if len(owned) > 1 else None)
-        economics, system = one.answer.scenario.economics, one.answer.scenario.system
+        economics, system = owner.answer.scenario.economics, owner.answer.scenario.system
         if other is None or economics is None or economics.ownership == "rented":
-            found.append(one)
+            tied.append(owner)
             continue
         price = tco.price_for_cost(
-            cost_per_hour=other.answer.usd_per_task * _sold(one.answer),
-            other_per_hour=sum(one.per_task[cause] for cause in _BESIDES) * _sold(one.answer),
-            yearly_share=_cost(one.answer).yearly_share,
+            cost_per_hour=other.answer.usd_per_task * _sold(owner.answer),
+            other_per_hour=sum(owner.per_task[cause] for cause in _BESIDES) * _sold(owner.answer),
+            yearly_share=_cost(owner.answer).yearly_share,
         )
-        whole = float(price * system.price.chips / one.answer.chips / economics.price_level)
-        found.append(replace(one, tie_price=whole if whole > 0 else NAN))
-    return found
+        whole = float(price * system.price.chips / owner.answer.chips / economics.price_level)
+        tied.append(replace(owner, tie_price=whole if whole > 0 else NAN))
+    return tied

@@ -11,7 +11,7 @@ from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.options import Limits, PoolsQuestion, flag, options_of
 from perfmodel.planning.agents import CLIFF, Agents, ask
-from perfmodel.planning.agents_question import settled
+from perfmodel.planning.agents_question import settled, with_idle
 from perfmodel.question import Options, read_changes, split_changes, split_system
 from perfmodel.serving.session_loop import SessionAnswer
 from perfmodel.shown import Shown
@@ -57,6 +57,22 @@ class AgentsSizing(Shown):
 
 
 def question(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]) -> AgentsSizing:
+    """Search as :func:`search` does, and name the changes that moved nothing.
+
+    Parameters
+    ----------
+    model, systems, set, given
+        As of :func:`search`.
+
+    Returns
+    -------
+    AgentsSizing
+    """
+    sizing = search(model, systems, set, given)
+    return replace(sizing, answers=tuple(with_idle(answer) for answer in sizing.answers))
+
+
+def search(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]) -> AgentsSizing:
     """Search the least deployment of each system and degree for users with sessions.
 
     Parameters
@@ -76,7 +92,7 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
     for name in limits:
         if not name.startswith("ttft_") and name != "tpot_mean":
             raise UserError(f"{flag(name)}: sessions have objectives on TTFT, and --tpot-mean; leave it out")
-    if any(found is not None for found in (others.get("dp"), *(split_system(on, Options())[1].dp for on in systems))):
+    if any(replicas is not None for replicas in (others.get("dp"), *(split_system(on, Options())[1].dp for on in systems))):
         raise UserError("a search finds the replicas: leave --dp out")
     for name, value in others.items():
         if value and name in options_of(PoolsQuestion) and name in _SEARCHED:

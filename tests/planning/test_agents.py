@@ -203,3 +203,9 @@ def test_replicas_that_a_search_finds_are_not_given_and_not_assumed():
             perfmodel.size("llama-3.1-70b", sessions="swe-bench", users=150, **more)
     (best,) = perfmodel.size("llama-3.1-70b", on="dgx-h200:tp=8", sessions="swe-bench", users=150).answers
     assert "DP 1" not in best.to_dict()["assumed"]
+
+
+def test_a_search_names_a_change_that_moved_nothing():
+    asked_of = {"on": "dgx-h200:tp=8", "sessions": "swe-bench", "users": 20, "set": ["traffic.arrival_scv=3"]}
+    (best,) = perfmodel.size("llama-3.1-70b", **asked_of).answers
+    assert any("traffic.arrival_scv did not enter" in line for line in best.warnings)
