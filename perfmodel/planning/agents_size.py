@@ -92,7 +92,9 @@ def search(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[
     for name in limits:
         if not name.startswith("ttft_") and name != "tpot_mean":
             raise UserError(f"{flag(name)}: sessions have objectives on TTFT, and --tpot-mean; leave it out")
-    if any(replicas is not None for replicas in (others.get("dp"), *(split_system(on, Options())[1].dp for on in systems))):
+    if any(
+        replicas is not None for replicas in (others.get("dp"), *(split_system(on, Options())[1].dp for on in systems))
+    ):
         raise UserError("a search finds the replicas: leave --dp out")
     for name, value in others.items():
         if value and name in options_of(PoolsQuestion) and name in _SEARCHED:
