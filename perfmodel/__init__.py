@@ -99,6 +99,7 @@ _SHOWN = {
     "planning.solve:Solution": ("compilers.explain:solved_text", None),
     "planning.simulate:Comparison": ("outputs.simulation:simulation_text", "outputs.simulation:simulation_html"),
     "planning.agents:Agents": ("outputs.agents:agents_text", "outputs.agents:agents_html"),
+    "planning.agents_cost:OwningAgents": ("outputs.agents:cost_text", None),
     "planning.agents_simulate:AgentsSimulated": ("outputs.agents:simulated_text", None),
     "planning.agents:AgentsBeside": ("outputs.agents:beside_text", "outputs.agents:beside_html"),
     "evidence.session_import:Imported": ("outputs.traffic:traffic_text", "outputs.traffic:traffic_html"),

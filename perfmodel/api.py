@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from perfmodel.evidence.session_import import Imported
     from perfmodel.evidence.validate import Validation
     from perfmodel.planning.agents import Agents, AgentsBeside
+    from perfmodel.planning.agents_cost import OwningAgents
     from perfmodel.planning.agents_simulate import AgentsSimulated
     from perfmodel.planning.agents_size import AgentsSizing
     from perfmodel.planning.capacity import Capacity
@@ -815,7 +816,7 @@ def export_csv(answers: Sequence[Prediction], path: str | Path, dictionary: str 
 @_taking(CostQuestion)
 def tco(
     model: Name | Model, *, on: Name | Sequence[Name], set: Changes = (), **options: Unpack[CostQuestion]
-) -> Owning:
+) -> Owning | OwningAgents:
     """Answer what a million tokens cost on each system, what decides it, and how sure that is.
 
     Parameters
@@ -828,15 +829,20 @@ def tco(
 
     Returns
     -------
-    Owning
-        With ``systems``, ``sample`` and ``to_dict()``.
+    Owning or OwningAgents
+        With ``systems``, ``sample`` and ``to_dict()``; with ``sessions`` what a task costs on the least deployment of
+        each system that serves the users.
     """
     from perfmodel.compilers import cash
+    from perfmodel.planning import agents_cost
+    from perfmodel.planning.agents_given import check_given
     from perfmodel.planning.course import growth_of
     from perfmodel.planning.tco import asking, uncertainty
     from perfmodel.writing import check_file
 
     systems = _systems(on)
+    if check_given(options):
+        return agents_cost.question(_model(model), systems, set, options)
     asked, changes, rest = taken(CostQuestion, systems, set, options)
     samples = int(rest.get("samples", uncertainty.SAMPLES))
     api = bool(rest.get("against_api"))

@@ -350,7 +350,7 @@ class LaunchQuestion(FitQuestion, total=False):
     format: Annotated[str | None, Said("TOOL", "What reads it: shell (the default), kubernetes, llm-d or dynamo.")]
 
 
-class CostQuestion(Priced, total=False):
+class CostQuestion(Priced, Visits, total=False):
     """What a question about cost may fix."""
 
     tpot: Annotated[

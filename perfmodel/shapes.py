@@ -977,6 +977,26 @@ class AgentsSizing(TypedDict):
     reason: str | None
 
 
+class OwnedAgents(TypedDict):
+    """What a task costs on a system."""
+
+    answer: Agents
+    usd_per_task_by_cause: dict[str, Number]
+    """Adding up to the cost of a task."""
+    tie_price_usd: Number
+    """Of the whole system, at which its task costs what that of the cheapest other one does."""
+
+
+class OwningAgents(TypedDict):
+    """``tco --sessions``: the least deployment of each system that serves the users, the cheapest task first."""
+
+    tpot_bound_s: Number
+    """On the mean."""
+    systems: list[OwnedAgents]
+    rejected: list[LostPlan]
+    reason: str | None
+
+
 class SimulatedTier(TypedDict):
     """A tier of the prefix cache, simulated and by the closed form."""
 

@@ -27,7 +27,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "whatif": (shapes.Written,),
     "report": (shapes.Written,),
     "selfcheck": (shapes.SelfCheck,),
-    "tco": (shapes.Owning,),
+    "tco": (shapes.Owning, shapes.OwningAgents),
     "explain": (shapes.Explanation,),
     "solve": (shapes.Solution,),
     "size": (shapes.Sizing, shapes.Course, shapes.Pools, shapes.AgentsSizing),

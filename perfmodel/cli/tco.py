@@ -25,10 +25,15 @@ def tco(
 
     Without --concurrency each system is set to what costs least under the bound on TPOT.
 
+    With --sessions and --users: what a task costs on the fewest replicas that keep people with sessions before the
+    cliff, and the mean TPOT within --tpot.
+
     Example: perfmodel tco llama-3.1-70b --on dgx-h100 --on dgx-b200 --tpot 30ms
     """
     from perfmodel import api
     from perfmodel.outputs import tco as output
+    from perfmodel.outputs.agents import print_cost
+    from perfmodel.planning.agents_cost import OwningAgents
 
     common.one_of(json=json, csv=csv)
     result = api.tco(model, on=on, set=changes or (), **given)
@@ -36,8 +41,15 @@ def tco(
         common.write_json(result.to_dict())
     elif csv:
         common.write_rows(result.rows())
+    elif isinstance(result, OwningAgents):
+        print_cost(result, common.console())
     else:
         output.print_owning(result, common.console(), verbose)
+    if isinstance(result, OwningAgents):
+        if not result.reason:
+            return OK
+        print(f"perfmodel: {result.reason}", file=sys.stderr)
+        return DOES_NOT_FIT
     missing = [
         owned.answer.reason or f"{owned.name} {owned.missed}"
         for owned in result.systems

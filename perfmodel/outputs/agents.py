@@ -8,6 +8,7 @@ from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 from perfmodel.planning.agents import Agents, AgentsBeside
+from perfmodel.planning.agents_cost import OwningAgents
 from perfmodel.planning.agents_simulate import AgentsSimulated
 from perfmodel.specs.units import show
 
@@ -188,3 +189,42 @@ def print_simulated(simulated: AgentsSimulated, console: Any) -> None:
 def simulated_text(found: AgentsSimulated) -> str:
     """Return hit rates of a simulated cache as plain text, or why there are none."""
     return found.reason or plain(lambda console: print_simulated(found, console))
+
+
+def print_cost(owning: OwningAgents, console: Any) -> None:
+    """Print what a task costs on each system.
+
+    Parameters
+    ----------
+    owning : OwningAgents
+    console : rich.console.Console
+    """
+    if owning.reason:
+        return
+    answers = [one.answer for one in owning.systems]
+    best = answers[0]
+    console.print(f"{_names([best])[0]}: {best.usd_per_task:.3g} USD a task, {best.chips:,.0f} chips", soft_wrap=True)
+    console.print()
+    causes = dict.fromkeys(cause for one in owning.systems for cause in one.per_task)
+    rows = [("USD a task", [f"{one.usd_per_task:.3g}" for one in answers])]
+    rows += [
+        (f"  {cause}", [f"{one.per_task[cause]:.3g}" if cause in one.per_task else "-" for one in owning.systems])
+        for cause in causes
+    ]
+    ties = ["-" if math.isnan(one.tie_price) else f"{one.tie_price:,.0f} USD" for one in owning.systems]
+    rows += [("system's price at a tie", ties), ("chips", [f"{one.chips:,.0f}" for one in answers])]
+    told = ("hit rate", "TTFT", "TTFT P95", "TPOT", "task", "tasks an hour", "USD an hour", "cliff, users")
+    rows += [(label, cells) for label, cells in _rows(answers) if label in told]
+    side_by_side(_title(answers), _names(answers), rows, console)
+    limits = [
+        f"each system has the fewest replicas before the cliff, mean TPOT within {show(owning.tpot, 's', 3)}",
+        "no range of cost: prices, prefill and hit rates are taken at their value",
+    ]
+    lost = [f"{name}: {why}" for name, why in owning.rejected.items()]
+    (heading, assumed), *others = _said(answers)
+    print_said([(heading, [*limits, *assumed]), *others, ("no answer", lost)], console)
+
+
+def cost_text(owning: OwningAgents) -> str:
+    """Return what a task costs as plain text, or why there is no answer."""
+    return owning.reason or plain(lambda console: print_cost(owning, console))

@@ -332,14 +332,15 @@ def ask(
     machine = session_machine(single, traffic)
     answer = session_answer(machine, traffic, users, tiers, routing)
     fall = session_cliff(machine, traffic, users, tiers, routing, CLIFF) if cliff else None
-    hourly, chips = _money(scenario, traffic, answer)
+    busy = busy_with(scenario, traffic, answer)
+    hourly = float(cost_of(busy).per_hour)
     agents = replace(
         blank,
         answer=answer,
         cliff=fall,
         usd_per_hour=hourly,
         usd_per_task=_per_task(scenario, hourly, answer),
-        chips=chips,
+        chips=float(evaluate(busy, ()).chips),
         pool=float(machine.pool),
         token_bytes=float(machine.token_bytes),
     )
@@ -361,8 +362,19 @@ def _assumed(scenario: Scenario, session: Session, tiers: Sequence[Tier], routin
     return said
 
 
-def _money(scenario: Scenario, traffic: SessionTraffic, answer: SessionAnswer) -> tuple[float, float]:
-    """Return what an hour costs [USD], and the chips."""
+def busy_with(scenario: Scenario, traffic: SessionTraffic, answer: SessionAnswer) -> Scenario:
+    """Return a deployment with as many mean calls at once as run there, which is what an hour of it costs.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    traffic : SessionTraffic
+    answer : SessionAnswer
+
+    Returns
+    -------
+    Scenario
+    """
     calls = drawn_calls(traffic)
     replicas = max(1.0, float(scenario.deployment.groups))
     asked = replace(
@@ -373,8 +385,7 @@ def _money(scenario: Scenario, traffic: SessionTraffic, answer: SessionAnswer) -
         prefix_hits=min(0.999, float(answer.hit_rate)),
         lengths="fixed",
     )
-    busy = replace(scenario, traffic=asked)
-    return float(cost_of(busy).per_hour), float(evaluate(busy, ()).chips)
+    return replace(scenario, traffic=asked)
 
 
 def _per_task(scenario: Scenario, hourly: float, answer: SessionAnswer) -> float:

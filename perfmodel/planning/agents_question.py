@@ -131,22 +131,29 @@ def question(
     -------
     list of Agents
     """
-    unread = []
-    for scenario, session, users, tiers in settled(kind, model, systems, set, given)[0]:
-        answer = ask(scenario, session, users, tiers, worth)
-        unread.append(replace(answer, warnings=(*_idle(answer, tiers), *answer.warnings)))
-    return unread
+    asked = settled(kind, model, systems, set, given)[0]
+    return [with_idle(ask(scenario, session, users, tiers, worth)) for scenario, session, users, tiers in asked]
 
 
-def _idle(answer: Agents, tiers: Sequence[Tier]) -> list[str]:
-    """Return a line for each change that moved nothing."""
+def with_idle(answer: Agents) -> Agents:
+    """Return an answer with a line for each change that moved nothing.
+
+    Parameters
+    ----------
+    answer : Agents
+
+    Returns
+    -------
+    Agents
+    """
     if answer.reason:
-        return []
+        return answer
 
     def told(one: Scenario) -> Any:
-        return ask(one, answer.session, answer.users, tiers, False).to_dict()
+        return ask(one, answer.session, answer.users, answer.tiers, False).to_dict()
 
-    return idle(answer.scenario, unmoved(answer.scenario, told), open_numbers)
+    lines = idle(answer.scenario, unmoved(answer.scenario, told), open_numbers)
+    return replace(answer, warnings=(*lines, *answer.warnings))
 
 
 _Settled = tuple[Scenario, Session, float, tuple[Tier, ...]]

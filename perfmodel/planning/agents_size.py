@@ -11,8 +11,8 @@ from perfmodel import shapes
 from perfmodel.errors import UserError
 from perfmodel.options import Limits, PoolsQuestion, flag, options_of
 from perfmodel.planning.agents import CLIFF, Agents, ask
-from perfmodel.planning.agents_question import settled
-from perfmodel.question import split_system
+from perfmodel.planning.agents_question import settled, with_idle
+from perfmodel.question import Options, read_changes, split_changes, split_system
 from perfmodel.serving.session_loop import SessionAnswer
 from perfmodel.shown import Shown
 from perfmodel.specs.types import Model, Scenario
@@ -57,6 +57,22 @@ class AgentsSizing(Shown):
 
 
 def question(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]) -> AgentsSizing:
+    """Search as :func:`search` does, and name the changes that moved nothing.
+
+    Parameters
+    ----------
+    model, systems, set, given
+        As of :func:`search`.
+
+    Returns
+    -------
+    AgentsSizing
+    """
+    sizing = search(model, systems, set, given)
+    return replace(sizing, answers=tuple(with_idle(answer) for answer in sizing.answers))
+
+
+def search(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[str, Any]) -> AgentsSizing:
     """Search the least deployment of each system and degree for users with sessions.
 
     Parameters
@@ -76,14 +92,21 @@ def question(model: str | Model, systems: Sequence[str], set: Any, given: Mappin
     for name in limits:
         if not name.startswith("ttft_") and name != "tpot_mean":
             raise UserError(f"{flag(name)}: sessions have objectives on TTFT, and --tpot-mean; leave it out")
+    if any(
+        replicas is not None for replicas in (others.get("dp"), *(split_system(on, Options())[1].dp for on in systems))
+    ):
+        raise UserError("a search finds the replicas: leave --dp out")
     for name, value in others.items():
         if value and name in options_of(PoolsQuestion) and name in _SEARCHED:
             raise UserError(f"{flag(name)} is of a search over a rate; leave it out")
-    plans, rejected, read, wrong = [], {}, dict[str, float](), list[str]()
-    for system in systems:
-        for on in _tried(system, others):
+    plans, rejected, read, wrong = list[Agents](), dict[str, str](), dict[str, float](), list[str]()
+    for system, mine in zip(systems, split_changes(systems, read_changes(set)), strict=True):
+        before = len(plans)
+        for on in dict.fromkeys((*_tried(system, others), system)):
+            if on == system and len(plans) > before:
+                break  # The layout of its own is for machines that have no other.
             try:
-                ((scenario, session, users, tiers),), rest = settled(PoolsQuestion, model, [on], set, others | limits)
+                ((scenario, session, users, tiers),), rest = settled(PoolsQuestion, model, [on], mine, others | limits)
                 read = {name: float(rest[name]) for name in limits}
                 # A router that sends calls anywhere would lose them: sticky ones are what a search assumes.
                 if "routing" not in others:
@@ -114,8 +137,6 @@ _SEARCHED = (
 
 def _tried(system: str, given: Mapping[str, Any]) -> list[str]:
     """Return a system with each degree that is tried; as it is where its plan is given."""
-    from perfmodel.question import Options
-
     _, own = split_system(system, Options())
     if any(given.get(name) is not None or getattr(own, name) is not None for name in ("tp", "plan", "pp", "ep")):
         return [system]
@@ -127,6 +148,8 @@ def _least(
     asked: Callable[..., Agents], scenario: Scenario, limits: Mapping[str, float], most_chips: int
 ) -> tuple[Agents | None, str]:
     """Return the answer with the fewest replicas that serve, or why none does."""
+    # Of the plan that was asked about, which has one replica; the answer tells how many it has.
+    scenario = replace(scenario, assumed=tuple(line for line in scenario.assumed if line != "DP 1"))
 
     def at(replicas: int, cliff: bool = False) -> Agents:
         return asked(replace(scenario, deployment=replace(scenario.deployment, dp=float(replicas))), cliff=cliff)

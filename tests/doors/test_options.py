@@ -537,11 +537,13 @@ def test_acceptance_as_engines_log_it() -> None:
 #: A question about sessions of each verb that takes one.
 WITH_SESSIONS = {
     verb: [*BASE[verb], *more, "--sessions", "multi-turn-chat", "--users", "40"]
-    for verb, more in {"predict": [], "compare": [], "size": [], "simulate": ["--requests", "400"]}.items()
+    for verb, more in {"predict": [], "compare": [], "size": [], "tco": [], "simulate": ["--requests", "400"]}.items()
 }
 SESSION_VALUES = VALUES | {
     "--tier": (["--tier", "host=1TB@50GB/s"], ["--tier", "host=1GB@1GB/s"]),
     "--users": ([], ["--users", "80"]),
+    # What bounds nothing moves nothing.
+    "--tpot": (["--tpot", "50 ms"], ["--tpot", "1 ms"]),
     "--ttft-p99": (["--ttft-p99", "60 s"], ["--ttft-p99", "0.3 s"]),
     "--routing": (["--routing", "prefix"], ["--routing", "random"]),
 }

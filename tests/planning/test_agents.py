@@ -184,3 +184,28 @@ def test_a_search_finds_the_fewest_replicas_that_serve(capsys):
 def test_objectives_that_sessions_have_none_of_are_refused():
     with pytest.raises(UserError, match="--tpot-p99"):
         perfmodel.size("llama-3.1-70b", on="dgx-h200:tp=8", sessions="swe-bench", users=50, tpot_p99="50ms")
+
+
+def test_a_change_of_one_system_is_one_of_that_system():
+    asked_of = {"on": ["dgx-h200:tp=8", "dgx-h100:tp=8"], "sessions": "swe-bench", "users": 20}
+    plain = perfmodel.size("llama-3.1-70b", **asked_of)
+    less = perfmodel.size(
+        "llama-3.1-70b", set=["dgx-h100:economics.network=0", "dgx-h100:economics.storage=0"], **asked_of
+    )
+    costs = [{one.scenario.system.name: one.usd_per_hour for one in found.answers} for found in (plain, less)]
+    assert costs[1]["dgx-h200"] == costs[0]["dgx-h200"]
+    assert costs[1]["dgx-h100"] < costs[0]["dgx-h100"]
+
+
+def test_replicas_that_a_search_finds_are_not_given_and_not_assumed():
+    for more in ({"on": "dgx-h200:tp=8,dp=2"}, {"on": "dgx-h200:tp=8", "dp": 2}):
+        with pytest.raises(UserError, match="leave --dp out"):
+            perfmodel.size("llama-3.1-70b", sessions="swe-bench", users=150, **more)
+    (best,) = perfmodel.size("llama-3.1-70b", on="dgx-h200:tp=8", sessions="swe-bench", users=150).answers
+    assert "DP 1" not in best.to_dict()["assumed"]
+
+
+def test_a_search_names_a_change_that_moved_nothing():
+    asked_of = {"on": "dgx-h200:tp=8", "sessions": "swe-bench", "users": 20, "set": ["traffic.arrival_scv=3"]}
+    (best,) = perfmodel.size("llama-3.1-70b", **asked_of).answers
+    assert any("traffic.arrival_scv did not enter" in line for line in best.warnings)
