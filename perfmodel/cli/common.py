@@ -39,6 +39,7 @@ Changes = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the documented JSON object.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All of it, not only the verdict.")]
+Plot = Annotated[bool, typer.Option("--plot", help="Draw the frontier in the terminal.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, one row an answer.")]
 
 

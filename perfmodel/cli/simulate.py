@@ -16,6 +16,7 @@ def simulate(
     given: Any,
     changes: common.Changes = None,
     json: common.Json = False,
+    verbose: common.Verbose = False,
 ) -> int:
     """Serve a load token by token, beside the closed form.
 
@@ -39,7 +40,7 @@ def simulate(
     elif isinstance(answer, AgentsSimulated):
         print_simulated(answer, common.console())
     else:
-        print_simulation(answer, common.console())
+        print_simulation(answer, common.console(), verbose)
     if not answer.reason:
         return OK
     print(f"perfmodel: {answer.reason}", file=sys.stderr)

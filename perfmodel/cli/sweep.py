@@ -32,6 +32,7 @@ def sweep(
     changes: common.Changes = None,
     csv: common.Csv = False,
     json: common.Json = False,
+    plot: common.Plot = False,
 ) -> int:
     """Vary inputs over axes, millions of points at once.
 
@@ -47,6 +48,7 @@ def sweep(
     from perfmodel import api, shapes
     from perfmodel.errors import UserError
     from perfmodel.outputs.tables import print_said
+    from perfmodel.outputs.verdicts import print_first
     from perfmodel.sweeps import folder
     from perfmodel.sweeps import points as rows
     from perfmodel.sweeps.agents_table import print_sweep
@@ -58,8 +60,11 @@ def sweep(
             raise UserError(f"--axis {text}: write PATH=A:B:N, PATH=A:B:N:log or PATH=a,b,c")
         pairs.append((path.strip(), values.strip()))
     common.one_of(csv=csv, out=given.get("out"))
-    common.one_of(json=json, csv=csv)
+    common.one_of(json=json, csv=csv, plot=plot)
+    common.one_of(plot=plot, out=given.get("out"))
     users = api.swept_users(model, on, pairs, changes or (), given)
+    if users is not None and plot:
+        raise UserError("--plot draws tokens a second of a load: not beside --sessions")
     if users is not None:
         if csv:
             common.write_rows(users.rows())
@@ -89,6 +94,10 @@ def sweep(
             sys.stdout.reconfigure(newline="")  # type: ignore[union-attr]
             rows.write_csv(result, sys.stdout, question, tick)
         else:
+            if said := rows.sweep_verdict(result):
+                print_first(said, common.console())
+            if plot:
+                rows.print_plot(result, common.console())
             rows.print_rows(result, rows.first_rows(result), common.console())
             if len(result) > rows.MOST:
                 print(f"the first {rows.MOST} of {len(result):,} points; --out FILE.csv writes all")

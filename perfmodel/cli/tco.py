@@ -18,6 +18,7 @@ def tco(
     json: common.Json = False,
     csv: common.Csv = False,
     verbose: common.Verbose = False,
+    plot: common.Plot = False,
 ) -> int:
     """What a million tokens cost on each system, and how sure.
 
@@ -31,20 +32,25 @@ def tco(
     Example: perfmodel tco llama-3.1-70b --on dgx-h100 --on dgx-b200 --tpot 30ms
     """
     from perfmodel import api
+    from perfmodel.errors import UserError
     from perfmodel.outputs import tco as output
     from perfmodel.outputs.agents import print_cost
     from perfmodel.planning.agents_cost import OwningAgents
 
-    common.one_of(json=json, csv=csv)
+    common.one_of(json=json, csv=csv, plot=plot)
     result = api.tco(model, on=on, set=changes or (), **given)
     if json:
         common.write_json(result.to_dict())
     elif csv:
         common.write_rows(result.rows())
     elif isinstance(result, OwningAgents):
+        if plot:
+            raise UserError("--plot draws settings of a load: not beside --sessions")
         print_cost(result, common.console())
     else:
         output.print_owning(result, common.console(), verbose)
+        if plot:
+            output.print_plot(result, common.console())
     if isinstance(result, OwningAgents):
         if not result.reason:
             return OK

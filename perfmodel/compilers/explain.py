@@ -14,6 +14,7 @@ from perfmodel import shapes
 from perfmodel.compilers.formula import Language, Step, steps
 from perfmodel.entered import idle, unmoved
 from perfmodel.outputs.tables import plan_words, span
+from perfmodel.outputs.verdicts import solution_verdict
 from perfmodel.planning.sensitivity import Elasticity, elasticities
 from perfmodel.planning.solve import Solution
 from perfmodel.prediction import evaluate, question_of, run, traced
@@ -550,7 +551,8 @@ def solution_text(solved: Solution, width: int = 100) -> str:
     if solved.limit == solved.limit:
         rows.append(("no input of this goes past", metric(solved.limit)))
     left = max(len(name) for name, _ in rows)
-    lines = [line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)]
+    lines = [*_wrapped(solution_verdict(solved), "", "", width), ""]
+    lines += [line for name, said in rows for line in _wrapped(said, f"{name:<{left}}  ", " " * (left + 4), width)]
     lines += [*_said("assumed", solved.assumed, width), *_said("mind", [*solved.warnings, *solved.mind], width)]
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from perfmodel.outputs.verdicts import collective_verdict, print_first
 from perfmodel.planning.collective import Collective
 from perfmodel.specs.units import show
 
@@ -17,8 +18,7 @@ def print_collective(answer: Collective, console: Console) -> None:
     answer : Collective
     console : rich.console.Console
     """
-    title = f"{answer.operation} of {show(answer.message, 'B', 4)} on {answer.ranks:g} ranks of {answer.system.name}"
-    table = Table(title=f"{title}, {answer.engine}", title_justify="left")
+    table = Table()
     table.add_column("Algorithm")
     for column in ("Time", "Algorithm bandwidth", "Bus bandwidth"):
         table.add_column(column, justify="right")
@@ -29,6 +29,7 @@ def print_collective(answer: Collective, console: Console) -> None:
             show(row["time_s"], "s", 3),
             *("-" if rate is None else show(rate, "B/s", 3) for rate in rates),
         )
+    print_first(collective_verdict(answer), console)
     console.print(table)
     for line in answer.warnings:
         console.print(f"Note: {line}", style="yellow")

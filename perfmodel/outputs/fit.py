@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, table_html
+from perfmodel.outputs.verdicts import fit_verdict, print_first
 from perfmodel.planning.fit import FitAnswer, gib
 
 _GIB = 2.0**30
@@ -90,7 +91,7 @@ def print_fit(answer: FitAnswer, console: Any) -> None:
             table.add_row(Text(label), *map(Text, cells))
         else:
             table.add_section()
-    console.print(Text(_title(answer)))
+    print_first(fit_verdict(answer), console)
     console.print(table)
     print_said(_said(answer), console)
 

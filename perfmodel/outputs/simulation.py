@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
+from perfmodel.outputs.verdicts import print_first, simulation_verdict
 from perfmodel.planning.simulate import Comparison
 from perfmodel.specs.units import show
 
 _NAMES = {"wait_s": "wait", "ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "request_latency_s": "request"}
+#: What there is to mind that is printed; the rest is counted.
+_MOST = 3
 _HEADINGS = ("simulated", "standard error", "closed form", "difference")
 
 
@@ -54,18 +58,32 @@ def _said(result: Comparison) -> list[tuple[str, Sequence[str]]]:
     return [("assumed", result.scenario.assumed), ("mind", mind)]
 
 
-def print_simulation(result: Comparison, console: Any) -> None:
-    """Print simulation, closed form and their difference, and where the closed form fails.
+def print_simulation(result: Comparison, console: Any, verbose: bool = False) -> None:
+    """Print the verdict, simulation beside closed form, and where the closed form fails.
 
     Parameters
     ----------
     result : Comparison
     console : rich.console.Console
+    verbose : bool
+        All times and percentiles, and all that is assumed.
     """
+    from rich.text import Text
+
     if result.reason:
         return
-    side_by_side(_title(result), _HEADINGS, _rows(result), console)
-    print_said(_said(result), console)
+    print_first(simulation_verdict(result), console)
+    if verbose:
+        side_by_side(_title(result), _HEADINGS, _rows(result), console)
+        print_said(_said(result), console)
+        return
+    decides = [row for row in _rows(result) if row[0].partition(" ")[0] in ("TTFT", "TPOT", "request")]
+    side_by_side("", _HEADINGS, [row for row in decides if row[0].endswith((" mean", " P99"))], console)
+    (_, assumed), (_, mind) = _said(result)
+    for line in mind[:_MOST]:
+        console.print(Text(textwrap.fill(line, console.width, initial_indent="- ", subsequent_indent="  ")))
+    more = len(assumed) + len(mind[_MOST:])
+    console.print(Text(f"-v: waits, ITL, percentiles, and {more} lines more of what is assumed and to be minded"))
 
 
 def simulation_html(result: Comparison) -> str:
@@ -77,4 +95,4 @@ def simulation_html(result: Comparison) -> str:
 
 def simulation_text(result: Comparison) -> str:
     """Return simulation, closed form and their difference as plain text, or why there are none."""
-    return result.reason or plain(lambda console: print_simulation(result, console))
+    return result.reason or plain(lambda console: print_simulation(result, console, verbose=True))

@@ -10,6 +10,7 @@ from typing import Any
 from perfmodel.machines.step import CAUSES
 from perfmodel.prediction import Prediction
 from perfmodel.question import distinct
+from perfmodel.specs.types import Deployment
 from perfmodel.specs.units import show
 
 #: Row of a comparison: label, key, unit, digits.
@@ -102,7 +103,20 @@ def plan_words(answer: Prediction) -> str:
     -------
     str
     """
-    plan = answer.scenario.deployment
+    return plan_degrees(answer.scenario.deployment)
+
+
+def plan_degrees(plan: Deployment) -> str:
+    """Return the degrees of a layout that are more than one.
+
+    Parameters
+    ----------
+    plan : Deployment
+
+    Returns
+    -------
+    str
+    """
     parts = [f"TP{plan.tp:g}"]
     parts += [f"PP{plan.pp:g}"] if float(plan.pp) > 1 else []
     parts += [f"ATTENTION-DP{plan.attention_dp:g}"] if float(plan.attention_dp) > 1 else []

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.entered import is_idle
+from perfmodel.outputs.plot import print_frontier
 from perfmodel.outputs.tables import money_figure, notes, plain, print_said, side_by_side, table_html
 from perfmodel.planning.tco.cash import full_from
 from perfmodel.planning.tco.ownership import REFERENCE, Owned, Owning
@@ -207,6 +208,31 @@ def _curves(result: Owning) -> list[tuple[str, list[str]]]:
         if words:
             curves.append((f"USD/Mtok by TPOT of {name} (* on the frontier of all)", [", ".join(words)]))
     return curves
+
+
+def print_plot(result: Owning, console: Any) -> None:
+    """Draw tokens a dollar against speed of every system's settings, and the frontier of all.
+
+    Parameters
+    ----------
+    result : Owning
+    console : rich.console.Console
+    """
+    names = distinct([owned.name for owned in result.systems])
+    drawn = [
+        (
+            (1 / point.tpot, 1 / point.usd),
+            f"{name}, TPOT {show(point.tpot, 's', 3)}, {money_figure(point.usd)} USD/Mtok",
+        )
+        for name, owned in zip(names, result.systems, strict=True)
+        for point in owned.curve
+        if 0 < point.tpot < float("inf") and 0 < point.usd < float("inf")
+    ]
+    if not drawn:
+        console.print("no curve to draw: --concurrency fixes the setting, or nothing fits or has a price")
+        return
+    console.print()
+    print_frontier([at for at, _ in drawn], [name for _, name in drawn], "out tok/s/user", "Mtok/USD", console)
 
 
 def _span(ends: Mapping[str, float | None]) -> str:

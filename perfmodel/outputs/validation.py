@@ -14,6 +14,7 @@ from perfmodel.evidence.validate.rows import Row
 from perfmodel.evidence.validate.scoring import Score, describe
 from perfmodel.outputs import page
 from perfmodel.outputs.tables import plain
+from perfmodel.outputs.verdicts import print_first, validation_verdict
 from perfmodel.writing import text_cell
 
 PART_SAYS = {
@@ -251,10 +252,10 @@ def print_validation(result: Validation, console: Any, groups: bool = True) -> N
     """Print scores by file, calibrated and predicted apart, and what stands behind them."""
     from rich.text import Text
 
-    for at, data in enumerate(result.files()):
-        if at:
-            console.print()
-        console.print(Text(headline(result, data), style="bold"))
+    print_first(validation_verdict(result), console)
+    for data in result.files():
+        console.print()
+        console.print(Text(headline(result, data)))
         of_data = [row for row in result.rows if row.data == data]
         for part, says in PART_SAYS.items():
             if not any(row.part == part for row in of_data):

@@ -98,7 +98,8 @@ class Capacity(Shown):
             said = f"; {checked.words()}" if checked is not None else ""
             nodes = f"{self.nodes:g} node{'' if self.nodes == 1 else 's'}"
             what = in_words(self.objectives)
-            sentences.append(f"{nodes} of {name} serve {most:.3g} requests/s with {what}{against}{said}")
+            verb = "serves" if self.nodes == 1 else "serve"
+            sentences.append(f"{nodes} of {name} {verb} {most:.3g} requests/s with {what}{against}{said}")
         return [*sentences, *(f"{name}: nothing serves it: {why}" for name, why in self.unserved)]
 
     def lines(self) -> list[str]:

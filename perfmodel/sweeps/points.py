@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+import numpy as np
+
 from perfmodel import shapes
 from perfmodel.errors import UserError
+from perfmodel.outputs.plot import print_frontier
+from perfmodel.outputs.tables import span
 from perfmodel.specs.release import versions
 from perfmodel.specs.units import show
 from perfmodel.sweeps.reduction import Reduction
@@ -108,6 +112,8 @@ def save(result: Sweep, path: Path, question: str, tick: Tick) -> None:
 MOST_AT_ONCE = 10**8
 #: Rows that are printed at the most.
 MOST = 60
+#: Points that are drawn at the most.
+_DRAWN = 10_000
 #: Quantiles that are printed, of all that are kept.
 _PRINTED = ("p5", "p25", "p50", "p75", "p95")
 SHOWN = (
@@ -143,6 +149,26 @@ def _text(value: Any, unit: str) -> str:
     return f"{number:,.4g}" if unit in ("USD", "J") else f"{number:,.6g}"
 
 
+def print_plot(result: Sweep, console: Any) -> None:
+    """Draw the first points of a sweep that fit, speed of a user against throughput of a chip, and their frontier.
+
+    Parameters
+    ----------
+    result : Sweep
+    console : rich.console.Console
+    """
+    across, up = "output_tokens_per_s_per_user", "tokens_per_s_per_chip"
+    points, names = [], []
+    for row in first_rows(result, _DRAWN):
+        point = float(row[across]), float(row[up])
+        if row["fits"] and all(map(math.isfinite, point)):
+            points.append(point)
+            names.append(_point(result, row))
+    print_frontier(points, names, "out tok/s/user", "in+out tok/s/chip", console)
+    if len(result) > _DRAWN:
+        console.print(f"the first {_DRAWN:,} of {len(result):,} points are drawn")
+
+
 def print_rows(
     space: Space, rows: Iterable[dict[str, Any]], console: Any, shown: Sequence[tuple[str, str]] = SHOWN
 ) -> None:
@@ -160,7 +186,9 @@ def print_rows(
     from rich.text import Text
 
     units = space.columns()
-    table = _table([*(axis.path.rpartition(".")[2] for axis in space.axes), *(title for _, title in shown)])
+    table = _table(
+        [*(axis.path.rpartition(".")[2] for axis in space.axes), *(title for _, title in shown)], console.width
+    )
     for row in rows:
         cells = [_text(row[axis.path], axis.unit) for axis in space.axes]
         table.add_row(*map(Text, [*cells, *(_text(row[key], units[key]) for key, _ in shown)]))
@@ -173,7 +201,7 @@ def print_kept(space: Space, kept: Reduction, frame: Any, console: Any) -> None:
 
     first = frame.head(MOST).to_dict("records")
     if kept.kind == "quantiles":
-        table = _table([*(path.rpartition(".")[2] for path in kept.by), "metric", *_PRINTED])
+        table = _table([*(path.rpartition(".")[2] for path in kept.by), "metric", *_PRINTED], console.width)
         for row in first:
             cells = [_text(row[path], space.columns()[path]) for path in kept.by]
             table.add_row(*map(Text, [*cells, row["metric"], *(_text(row[name], row["unit"]) for name in _PRINTED)]))
@@ -184,12 +212,57 @@ def print_kept(space: Space, kept: Reduction, frame: Any, console: Any) -> None:
         console.print(Text(f"the first {MOST} of {len(frame):,}; {kept.kind}.parquet in the folder holds all"))
 
 
-def _table(titles: Sequence[str]) -> Any:
+def _point(result: Sweep, row: Mapping[str, Any]) -> str:
+    """Return where a point lies on the axes."""
+    return ", ".join(f"{axis.path.rpartition('.')[2]} {_text(row[axis.path], axis.unit)}" for axis in result.axes)
+
+
+def sweep_verdict(result: Sweep) -> str:
+    """Return which point is fastest and which serves most, in a sentence; empty where none fits.
+
+    Parameters
+    ----------
+    result : Sweep
+
+    Returns
+    -------
+    str
+    """
+    points, fitting = 0, 0
+    slowest = -math.inf
+    best: dict[str, dict[str, Any]] = {}
+    for block in result.blocks():
+        tpot = np.asarray(block["tpot_s"], float)
+        known = np.asarray(block["fits"], bool) & (tpot == tpot)
+        points += len(known)
+        fitting += int(known.sum())
+        if not known.any():
+            continue
+        slowest = max(slowest, float(tpot[known].max()))
+        for key, sign in (("tpot_s", 1.0), ("output_tokens_per_s", -1.0)):
+            values = np.where(known, sign * np.asarray(block[key], float), np.inf)
+            at = int(values.argmin())
+            if key not in best or values[at] < sign * best[key][key]:
+                best[key] = {name: column[at] for name, column in block.items()}
+    if not best:
+        return ""
+
+    fast, most = best["tpot_s"], best["output_tokens_per_s"]
+    ends = {"low": float(fast["tpot_s"]), "high": slowest}
+    rate = _text(most["output_tokens_per_s"], "1/s")
+    return (
+        f"{_point(result, fast)} is fastest: TPOT {_text(fast['tpot_s'], 's')} ({span(ends, 's')} over the {fitting:,} "
+        f"of {points:,} points that fit); {_point(result, most)} serves most: {rate} output tok/s "
+        f"at TPOT {_text(most['tpot_s'], 's')}."
+    )
+
+
+def _table(titles: Sequence[str], width: int) -> Any:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1 if width >= 100 else 0))
     for title in titles:
         table.add_column(Text(title), justify="right")
     return table
