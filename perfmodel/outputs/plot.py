@@ -68,7 +68,7 @@ def print_frontier(
 
     if not points:
         return
-    side, corner, floor, dot = _signs(console)
+    side, corner, floor, dot = list(_signs(console))
     low, high = ([end(point[which] for point in points) for which in (0, 1)] for end in (min, max))
     labels = [figure(end, "1") for end in (high[1], low[1])]
     left = max(map(len, labels)) + 1
