@@ -129,7 +129,9 @@ def simulation_verdict(result: Comparison) -> str:
     beside = f"; the closed form is off in {', '.join(closed)}" if closed else ""
     where = f"{result.scenario.system.name} {plan_degrees(result.scenario.deployment)}"
     load = f"at {result.rate:.4g} requests/s{replicas}"
-    return f"{where}: {', '.join(said)} {load} (one standard error){beside}."
+    # No band of the machine: what more draws would move.
+    what = "simulated; ranges are standard errors of the draws"
+    return f"{where} ({what}): {', '.join(said)} {load}{beside}."
 
 
 def _percent(gap: float) -> str:
