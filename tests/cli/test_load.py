@@ -61,7 +61,8 @@ def test_a_comparison_under_a_rate_says_once_what_all_assume(capsys):
         code, out, _ = asked(capsys, "compare", *ASKED, *systems, "--rate", "2", "--json")
         found = json.loads(out)
         assert code == OK
-        assert set(found) == {"schema_version", "verb", "question", "answers", "assumed", "warnings"}
+        head = {"schema_version", "perfmodel", "numbers_version", "verb", "question"}
+        assert set(found) == head | {"answers", "assumed", "warnings"}
         assert len(found["answers"]) == 1 + len(systems) // 2
         assert found["assumed"]
 
