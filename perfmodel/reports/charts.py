@@ -7,20 +7,24 @@ import math
 from typing import TYPE_CHECKING, Any, TextIO
 
 from perfmodel.outputs import page
+from perfmodel.reports import findings
 from perfmodel.reports.figures import Chart, Layer
 from perfmodel.writing import text_cell
 
 if TYPE_CHECKING:
     import altair as alt
 
-#: Series keep apart by hue, by lightness on paper, and by dash and shape where hue is lost.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8a8f98")
+#: Six colours, each pair at least 10 apart (CIEDE2000) for the colour-blind and in grey; dash and shape tell series
+#: apart too, and names stand at the ends of lines.
+COLOURS = ("#2468af", "#872610", "#468e6b", "#d984af", "#13284e", "#f1bc3d")
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [1, 3], [12, 3], [5, 2, 1, 2])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 #: Width of a chart in a picture, and of the panels of one on a page, which shrink where there is less [px].
 _WIDTH, _PAGE = 760, 1150
 _HEIGHT, _PANEL = 380, 300
+#: Most series whose names stand at the ends of their lines, and how far names keep apart [px].
+_NAMED, _APART = 8, 15
 
 
 def spec(chart: Chart) -> dict[str, Any]:
@@ -34,6 +38,9 @@ def spec(chart: Chart) -> dict[str, Any]:
     import altair as alt
 
     layers = [_layer(chart, layer) for layer in chart.layers]
+    ends = _ends(chart)
+    if ends:
+        layers.append(_labels(chart))
     # The rows come in last: they have no schema, and thousands of them are slow to look for one.
     whole: dict[str, Any] = {"title": chart.title, "data": alt.NamedData(name=chart.name)}
     drawn: alt.FacetChart | alt.LayerChart
@@ -46,25 +53,116 @@ def spec(chart: Chart) -> dict[str, Any]:
     else:
         drawn = alt.layer(*layers, width="container", height=_HEIGHT, **whole)
     made: dict[str, Any] = drawn.to_dict(context={"top_level": False})
-    return {**made, "data": {"values": _placed(chart)}}
+    meta = {"columns": dict(chart.columns), "longest": max((len(str(name)) for name in ends.values()), default=0)}
+    return {**made, "data": {"values": _placed(chart, ends)}, "usermeta": meta}
 
 
 def _panel_width(whole: int, columns: int) -> int:
     return whole // columns - 50
 
 
+def _lined(chart: Chart) -> Layer | None:
+    """Return the layer of lines whose ends can carry names."""
+    lines = [layer for layer in chart.layers if layer.mark == "line" and not layer.color]
+    named = chart.color and not chart.facet and 1 < len(_values(chart, chart.color)) <= _NAMED
+    return lines[0] if named and lines and _is_number(chart, chart.x) else None
+
+
+def _ends(chart: Chart) -> dict[int, Any]:
+    """Return the series that end in a row, by its place in the frame; empty where names would not fit."""
+    layer = _lined(chart)
+    if layer is None:
+        return {}
+    frame = chart.frame.query(layer.rows) if layer.rows else chart.frame
+    x, y = layer.x or chart.x, layer.y or chart.y
+    whole = frame.reset_index(drop=True) if not layer.rows else frame
+    places = {index: at for at, index in enumerate(chart.frame.index)}
+    found = {}
+    for name, group in whole.dropna(subset=[x, y]).groupby(chart.color, sort=False):
+        at = group[x].idxmax()
+        found[at if not layer.rows else places[at]] = name
+    return found
+
+
+def _shifts(chart: Chart, ends: dict[int, Any]) -> dict[int, float]:
+    """Return how far each name moves from the end of its line so that none lies on another [px], up being negative."""
+    layer = _lined(chart)
+    if not ends or layer is None:
+        return {}
+    y = layer.y or chart.y
+    column = chart.frame[y].astype(float)
+    warp = (lambda value: math.log(max(value, 1e-300))) if "y" in chart.log else float
+    kept = column[column > 0] if "y" in chart.log else column
+    low, high = warp(kept.min()), warp(kept.max())
+    span = (high - low) or 1.0
+    wanted = {at: (high - warp(float(column.iloc[at]))) / span * _HEIGHT * 0.92 for at in ends}
+    placed, last = {}, -math.inf
+    for at in sorted(wanted, key=lambda place: wanted[place]):
+        last = max(wanted[at], last + _APART)
+        placed[at] = last
+    over = max(0.0, last - _HEIGHT)
+    return {at: round(placed[at] - over - wanted[at], 1) for at in ends}
+
+
+def _labels(chart: Chart) -> alt.Chart:
+    """Return the names of series at the ends of their lines."""
+    import altair as alt
+
+    layer = _lined(chart)
+    assert layer is not None and chart.color
+    mark = alt.MarkDef(type="text", align="left", dx=7, dy={"expr": "datum.dy_"}, fontSize=12, fontWeight=600)
+    encoding = alt.FacetedEncoding(
+        x=_position(chart, layer.x or chart.x, "x"),
+        y=_position(chart, layer.y or chart.y, "y"),
+        text=alt.Text(field="end_", type="nominal"),
+        color=_series(chart, Layer("text"), chart.color)["color"],
+    )
+    made = alt.Chart(name="labels", mark=mark, encoding=encoding)
+    made.transform = [alt.FilterTransform(filter="isValid(datum.end_)")]
+    return made
+
+
+def with_crossings(chart: Chart, drawn: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec with a ring where two lines cross, and the place beside it."""
+    layer = _lined(chart)
+    found = layer and findings.crossings(
+        chart.frame, layer.x or chart.x, layer.y or chart.y, chart.color, chart.log
+    )
+    if not found or len(found) > 4 or layer is None:
+        return drawn
+    x, y = layer.x or chart.x, layer.y or chart.y
+    rows = [{**row, "label": findings.number(row[x], chart.columns[x])} for row in found]
+    place = {axis: {"field": column, "type": "quantitative"} for axis, column in (("x", x), ("y", y))}
+    ring = {"type": "point", "shape": "circle", "size": 160, "filled": False, "strokeWidth": 2, "color": "currentColor"}
+    text = {"type": "text", "dy": -16, "fontSize": 12, "fontWeight": 600, "color": "currentColor"}
+    named = {"text": {"field": "label", "type": "nominal"}}
+    more = [
+        {"name": "crossings", "data": {"values": rows}, "mark": ring, "encoding": place},
+        {"data": {"values": rows}, "mark": text, "encoding": {**place, **named}},
+    ]
+    return {**drawn, "layer": [*drawn["layer"], *more]}
+
+
 def for_picture(drawn: dict[str, Any]) -> dict[str, Any]:
     """Return a spec as wide as a picture."""
     if "facet" not in drawn:
-        return {**drawn, "width": _WIDTH}
+        longest = drawn.get("usermeta", {}).get("longest", 0)
+        room = {"left": 16, "top": 16, "bottom": 16, "right": 20 + 7 * longest} if longest else 16
+        return {**drawn, "width": _WIDTH, "padding": room}
     return {**drawn, "spec": {**drawn["spec"], "width": _panel_width(_WIDTH, drawn["columns"])}}
 
 
-def _placed(chart: Chart) -> list[dict[str, Any]]:
-    """Return the rows with their place in the frame and in the order of series."""
+def _placed(chart: Chart, ends: dict[int, Any]) -> list[dict[str, Any]]:
+    """Return the rows with their place in the frame and in the order of series, and the name where a line ends."""
     series = _values(chart, chart.color)
+    shifts = _shifts(chart, ends)
     return [
-        {**row, "row_": at, "order_": series.index(row[chart.color]) if series else 0}
+        {
+            **row,
+            "row_": at,
+            "order_": series.index(row[chart.color]) if series else 0,
+            **({"end_": str(ends[at]), "dy_": shifts[at]} if at in ends else {}),
+        }
         for at, row in enumerate(_rows(chart))
     ]
 
@@ -152,7 +250,7 @@ def _series(chart: Chart, layer: Layer, column: str) -> dict[str, Any]:
     names = _values(chart, column)
 
     def scale(values: tuple[Any, ...], turn: int = 1) -> alt.Scale:
-        # Beyond eight series colours come again, with another dash and shape.
+        # Beyond six series colours come again, with another dash and shape.
         places = [(at + turn * (at // len(values))) % len(values) for at in range(len(names))]
         return alt.Scale(domain=names, range=[values[place] for place in places])
 
@@ -205,9 +303,11 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
     """Return the spec of a chart as PNG and as SVG, black on white."""
     import vl_convert
 
+    config = page.config("#1b1f24", "#ffffff")
+    config["legend"]["disable"] = bool(drawn.get("usermeta", {}).get("longest"))
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "config": page.config("#1b1f24", "#ffffff"),
+        "config": config,
         "padding": 16,
         **for_picture(drawn),
     }
@@ -215,10 +315,12 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
     return vl_convert.svg_to_png(svg, scale=2.0), svg
 
 
-def on_page(chart: Chart, drawn: dict[str, Any]) -> str:
-    """Return the spec of a chart for a page, with its caption and how sure its numbers are."""
+def on_page(chart: Chart, drawn: dict[str, Any], command: str) -> str:
+    """Return a chart for a page: what it shows, its caption, how sure its numbers are, and what can be had of it."""
     said = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
-    return page.chart(drawn, f"{chart.caption or chart.title}.{said}".replace("..", "."), chart.name)
+    caption = f"{chart.caption or chart.title}.{said}".replace("..", ".")
+    files = {end.upper(): f"{chart.name}.{end}" for end in ("csv", "png", "svg")}
+    return page.chart(drawn, findings.finding(chart), caption, chart.name, page.tools(files, command))
 
 
 def write_csv(chart: Chart, file: TextIO) -> None:

@@ -1,0 +1,164 @@
+"""What a chart shows, in one sentence worked out of its numbers, and where its lines cross."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from perfmodel.reports.figures import Chart
+
+#: Share of panels or places from which a series is called the highest of most.
+_MOST = 0.6
+
+
+def number(value: float, title: str = "") -> str:
+    """Return a value to three digits with the unit that stands in brackets in the title of its column."""
+    unit = re.search(r"\[([^\]]+)\]", title)
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{text} {unit[1]}" if unit and unit[1] != "1" else text
+
+
+def finding(chart: Chart) -> str:
+    """Return what a chart shows: its own sentence, else who is highest and where that changes, or its largest bar."""
+    if chart.finding:
+        return chart.finding
+    marks = {layer.mark for layer in chart.layers}
+    numeric = pd.api.types.is_numeric_dtype(chart.frame[chart.x]) and not chart.across
+    if "rect" in marks:
+        return _map(chart)
+    if "line" in marks and numeric:
+        return _lines(chart)
+    if marks <= {"point", "text"} and numeric:
+        return _cloud(chart)
+    return _bars(chart)
+
+
+def crossings(frame: pd.DataFrame, x: str, y: str, series: str, log: str = "") -> list[dict[str, Any]]:
+    """Return where two lines of a frame cross, between places that both have: ``x``, ``y`` and the two names.
+
+    Along each stretch the lines are straight as drawn, in the logarithm where an axis is logarithmic.
+    """
+    warp = {axis: (math.log if axis in log else float) for axis in "xy"}
+    back = {axis: (math.exp if axis in log else float) for axis in "xy"}
+    table = frame.pivot_table(index=x, columns=series, values=y, aggfunc="mean").sort_index()
+    names = list(table.columns)
+    found = []
+    for at, first in enumerate(names):
+        for second in names[at + 1 :]:
+            both = table[[first, second]].dropna()
+            both = both[(both > 0).all(axis=1)] if "y" in log else both
+            places = [warp["x"](place) for place in both.index if place > 0 or "x" not in log]
+            if len(places) != len(both):
+                continue
+            one, two = ([warp["y"](value) for value in both[name]] for name in (first, second))
+            gaps = [a - b for a, b in zip(one, two, strict=True)]
+            for k in range(len(gaps) - 1):
+                if gaps[k] * gaps[k + 1] < 0:
+                    share = gaps[k] / (gaps[k] - gaps[k + 1])
+                    place = back["x"](places[k] + share * (places[k + 1] - places[k]))
+                    value = back["y"](one[k] + share * (one[k + 1] - one[k]))
+                    found.append({x: place, y: value, "one": str(first), "two": str(second)})
+    return found
+
+
+def _y(chart: Chart) -> str:
+    """Return the column that the lines show."""
+    return next((layer.y for layer in chart.layers if layer.mark == "line" and layer.y), chart.y)
+
+
+def _quantity(title: str) -> str:
+    return re.sub(r"\s*\[[^\]]*\]", "", title)
+
+
+def _lines(chart: Chart) -> str:
+    y, frame = _y(chart), chart.frame.dropna(subset=[chart.x, _y(chart)])
+    what, place = _quantity(chart.columns[y]), _quantity(chart.columns[chart.x])
+    if not chart.color or frame[chart.color].nunique() < 2:
+        first, last = frame.loc[frame[chart.x].idxmin()], frame.loc[frame[chart.x].idxmax()]
+        ends = [number(row[y], chart.columns[y]) for row in (first, last)]
+        places = [number(row[chart.x], chart.columns[chart.x]) for row in (first, last)]
+        return f"{what}: {ends[0]} at {place} {places[0]}, {ends[1]} at {places[1]}."
+    tops = _tops(frame, chart, y)
+    names = [name for _, name in tops]
+    leader = max(set(names), key=names.count)
+    share = names.count(leader) / len(names)
+    if share == 1:
+        own = frame[frame[chart.color] == leader][y]
+        ends = f"{number(own.min())} to {number(own.max(), chart.columns[y])}"
+        return f"{what}: {leader} is highest throughout, at {ends}."
+    if not chart.facet and (said := _taking_over(tops, place, chart.columns[chart.x])):
+        return f"{what}: {said}."
+    rest = [name for name in dict.fromkeys(names) if name != leader]
+    most = "mostly" if share >= _MOST else "most often"
+    others = f"{len(rest)} others" if len(rest) > 2 else " or ".join(rest)
+    return f"{what}: {leader} is {most} highest ({share:.0%} of the places), else {others}."
+
+
+def _tops(frame: pd.DataFrame, chart: Chart, y: str) -> list[tuple[float, str]]:
+    """Return who is highest at each place at which series can be compared, panel by panel."""
+    found = []
+    keys = [chart.facet, chart.x] if chart.facet else [chart.x]
+    for key, group in frame.groupby(keys, sort=True):
+        if group[chart.color].nunique() > 1:
+            found.append((float(key[-1]), str(group.loc[group[y].idxmax(), chart.color])))
+    if found:
+        return found
+    # Series that share no place are compared as wholes.
+    best = frame.loc[frame[y].idxmax()]
+    return [(float(best[chart.x]), str(best[chart.color]))]
+
+
+def _taking_over(tops: Sequence[tuple[float, str]], place: str, title: str) -> str:
+    """Return who is highest from where on; nothing where that changes often."""
+    runs: list[tuple[float, str]] = []
+    for at, name in tops:
+        if not runs or runs[-1][1] != name:
+            runs.append((at, name))
+    if len(runs) > 3:
+        return ""
+    first, *later = runs
+    return f"{first[1]} is highest at first, " + ", ".join(
+        f"{name} from {place} {number(at, title)} on" for at, name in later
+    )
+
+
+def _cloud(chart: Chart) -> str:
+    low, high = chart.frame[chart.y].min(), chart.frame[chart.y].max()
+    title = chart.columns[chart.y]
+    return f"{_quantity(title)} of {len(chart.frame):,} points: {number(low)} to {number(high, title)}."
+
+
+def _map(chart: Chart) -> str:
+    shade = next(layer.color for layer in chart.layers if layer.mark == "rect")
+    values = chart.frame[shade]
+    return (
+        f"{_quantity(chart.columns[shade])}: from {number(values.min())} to {number(values.max())} over "
+        f"{len(values):,} cells, half of them below {number(values.median())}."
+    )
+
+
+def _names(chart: Chart, row: Any, columns: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(str(row[column]) for column in columns if column))
+
+
+def _bars(chart: Chart) -> str:
+    value, name = (chart.x, chart.y) if chart.across else (chart.y, chart.x)
+    title = chart.columns[value]
+    what = _quantity(title)
+    frame = chart.frame.dropna(subset=[value])
+    if chart.stacked:
+        keys = [column for column in (name, chart.facet) if column]
+        whole = frame.groupby(keys, sort=False)[value].sum().reset_index()
+    else:
+        keys, whole = [name, chart.facet, chart.color], frame
+    most, least = whole.loc[whole[value].idxmax()], whole.loc[whole[value].idxmin()]
+    ends = f"{number(most[value], title)} for {_names(chart, most, keys)}"
+    said = f"{what}: most {ends}; least {number(least[value], title)} for {_names(chart, least, keys)}"
+    if chart.stacked and chart.color:
+        parts = frame.groupby(chart.color, sort=False)[value].sum()
+        said += f"; {parts.idxmax()} is the largest part"
+    return f"{said}."
