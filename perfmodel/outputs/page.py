@@ -18,7 +18,6 @@ from typing import Any
 COLOURS = {"blue": "#0072b2", "orange": "#d55e00", "green": "#009e73", "grey": "#8a8f98", "pink": "#cc79a7"}
 
 
-
 def config(ink: str = "currentColor", background: str | None = None) -> dict[str, Any]:
     """Return how charts look; on a page, text and rules take the page's own colour, whichever it is."""
     text = {"labelColor": ink, "titleColor": ink}
@@ -189,12 +188,10 @@ def chart(spec: Mapping[str, Any], finding: str, caption: str, name: str, tools:
         **({} if "facet" in spec else {"width": "container"}),
         **{key: value for key, value in spec.items() if key != "title"},
     }
-    drawn = spec.get("title", "")
-    said = f"{drawn}: {caption}" if drawn and caption != drawn else caption
     return (
         f"<figure><h4>{escape(finding)}</h4>"
-        f'<div class="chart" data-spec="{escape(name)}" role="img" aria-label="{escape(f"{finding} {said}")}"></div>'
-        f"<figcaption>{escape(said)}</figcaption>{tools}"
+        f'<div class="chart" data-spec="{escape(name)}" role="img" aria-label="{escape(f"{finding} {caption}")}"></div>'
+        f"<figcaption>{escape(caption)}</figcaption>{tools}"
         f'<script type="application/json" id="{escape(name)}">{json_text(whole)}</script></figure>'
     )
 
@@ -273,7 +270,9 @@ def page(opening: Opening, groups: Sequence[Group], foot: Sequence[str]) -> str:
     body = _first(opening) + "\n".join(_group(group) for group in groups)
     drawn = 'class="chart"' in body
     library = f"<script>{_library()}</script>\n" if drawn else ""
-    credit = f"<details><summary>{_CREDIT}</summary><pre>{escape(_asset('licences.txt'))}</pre></details>" if drawn else ""
+    credit = (
+        f"<details><summary>{_CREDIT}</summary><pre>{escape(_asset('licences.txt'))}</pre></details>" if drawn else ""
+    )
     said = "".join(f"<p>{escape(line)}</p>" for line in foot)
     return f"""<!doctype html>
 <html lang="en">

@@ -53,7 +53,7 @@ def spec(chart: Chart) -> dict[str, Any]:
     else:
         drawn = alt.layer(*layers, width="container", height=_HEIGHT, **whole)
     made: dict[str, Any] = drawn.to_dict(context={"top_level": False})
-    meta = {"columns": dict(chart.columns), "longest": max((len(str(name)) for name in ends.values()), default=0)}
+    meta = {"columns": dict(chart.columns), "labelled": bool(ends)}
     return {**made, "data": {"values": _placed(chart, ends)}, "usermeta": meta}
 
 
@@ -125,9 +125,7 @@ def _labels(chart: Chart) -> alt.Chart:
 def with_crossings(chart: Chart, drawn: dict[str, Any]) -> dict[str, Any]:
     """Return a spec with a ring where two lines cross, and the place beside it."""
     layer = _lined(chart)
-    found = layer and findings.crossings(
-        chart.frame, layer.x or chart.x, layer.y or chart.y, chart.color, chart.log
-    )
+    found = layer and findings.crossings(chart.frame, layer.x or chart.x, layer.y or chart.y, chart.color, chart.log)
     if not found or len(found) > 4 or layer is None:
         return drawn
     x, y = layer.x or chart.x, layer.y or chart.y
@@ -146,10 +144,18 @@ def with_crossings(chart: Chart, drawn: dict[str, Any]) -> dict[str, Any]:
 def for_picture(drawn: dict[str, Any]) -> dict[str, Any]:
     """Return a spec as wide as a picture."""
     if "facet" not in drawn:
-        longest = drawn.get("usermeta", {}).get("longest", 0)
-        room = {"left": 16, "top": 16, "bottom": 16, "right": 20 + 7 * longest} if longest else 16
-        return {**drawn, "width": _WIDTH, "padding": room}
+        layers = list(map(_without_legend, drawn["layer"])) if drawn["usermeta"]["labelled"] else drawn["layer"]
+        return {**drawn, "layer": layers, "width": _WIDTH}
     return {**drawn, "spec": {**drawn["spec"], "width": _panel_width(_WIDTH, drawn["columns"])}}
+
+
+def _without_legend(layer: dict[str, Any]) -> dict[str, Any]:
+    told = {
+        channel: {**entry, "legend": None}
+        for channel, entry in layer["encoding"].items()
+        if channel in ("color", "strokeDash", "shape")
+    }
+    return {**layer, "encoding": {**layer["encoding"], **told}}
 
 
 def _placed(chart: Chart, ends: dict[int, Any]) -> list[dict[str, Any]]:
@@ -303,11 +309,9 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
     """Return the spec of a chart as PNG and as SVG, black on white."""
     import vl_convert
 
-    config = page.config("#1b1f24", "#ffffff")
-    config["legend"]["disable"] = bool(drawn.get("usermeta", {}).get("longest"))
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "config": config,
+        "config": page.config("#1b1f24", "#ffffff"),
         "padding": 16,
         **for_picture(drawn),
     }
@@ -318,9 +322,11 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
 def on_page(chart: Chart, drawn: dict[str, Any], command: str) -> str:
     """Return a chart for a page: what it shows, its caption, how sure its numbers are, and what can be had of it."""
     said = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
-    caption = f"{chart.caption or chart.title}.{said}".replace("..", ".")
+    caption = f"{chart.title}. {chart.caption}.{said}" if chart.caption else f"{chart.title}.{said}"
     files = {end.upper(): f"{chart.name}.{end}" for end in ("csv", "png", "svg")}
-    return page.chart(drawn, findings.finding(chart), caption, chart.name, page.tools(files, command))
+    return page.chart(
+        drawn, findings.finding(chart), caption.replace("..", "."), chart.name, page.tools(files, command)
+    )
 
 
 def write_csv(chart: Chart, file: TextIO) -> None:

@@ -13,6 +13,8 @@ from perfmodel.reports.figures import Chart
 
 #: Share of panels or places from which a series is called the highest of most.
 _MOST = 0.6
+#: Share of places that lines must have in common, so that who is highest can be said place by place.
+_SHARED = 0.75
 
 
 def number(value: float, title: str = "") -> str:
@@ -24,8 +26,11 @@ def number(value: float, title: str = "") -> str:
 
 def finding(chart: Chart) -> str:
     """Return what a chart shows: its own sentence, else who is highest and where that changes, or its largest bar."""
-    if chart.finding:
-        return chart.finding
+    said = chart.finding or _said(chart)
+    return said[:1].upper() + said[1:]
+
+
+def _said(chart: Chart) -> str:
     marks = {layer.mark for layer in chart.layers}
     numeric = pd.api.types.is_numeric_dtype(chart.frame[chart.x]) and not chart.across
     if "rect" in marks:
@@ -83,47 +88,69 @@ def _lines(chart: Chart) -> str:
         places = [number(row[chart.x], chart.columns[chart.x]) for row in (first, last)]
         return f"{what}: {ends[0]} at {place} {places[0]}, {ends[1]} at {places[1]}."
     tops = _tops(frame, chart, y)
+    if not tops:
+        return _reach(frame, chart, y)
     names = [name for _, name in tops]
     leader = max(set(names), key=names.count)
     share = names.count(leader) / len(names)
     if share == 1:
-        own = frame[frame[chart.color] == leader][y]
-        ends = f"{number(own.min())} to {number(own.max(), chart.columns[y])}"
-        return f"{what}: {leader} is highest throughout, at {ends}."
-    if not chart.facet and (said := _taking_over(tops, place, chart.columns[chart.x])):
+        own = frame[frame[chart.color].astype(str) == leader][y]
+        return (
+            f"{what}: {leader} is highest throughout, at {number(own.min())} to {number(own.max(), chart.columns[y])}."
+        )
+    if not chart.facet and (said := _taking_over(chart, frame, y, tops)):
         return f"{what}: {said}."
     rest = [name for name in dict.fromkeys(names) if name != leader]
-    most = "mostly" if share >= _MOST else "most often"
     others = f"{len(rest)} others" if len(rest) > 2 else " or ".join(rest)
+    most = "mostly" if share >= _MOST else "most often"
     return f"{what}: {leader} is {most} highest ({share:.0%} of the places), else {others}."
 
 
 def _tops(frame: pd.DataFrame, chart: Chart, y: str) -> list[tuple[float, str]]:
-    """Return who is highest at each place at which series can be compared, panel by panel."""
-    found = []
-    keys = [chart.facet, chart.x] if chart.facet else [chart.x]
-    for key, group in frame.groupby(keys, sort=True):
-        if group[chart.color].nunique() > 1:
-            found.append((float(key[-1]), str(group.loc[group[y].idxmax(), chart.color])))
-    if found:
-        return found
-    # Series that share no place are compared as wholes.
-    best = frame.loc[frame[y].idxmax()]
-    return [(float(best[chart.x]), str(best[chart.color]))]
+    """Return who is highest at each place, panel by panel; nothing where lines do not share most of their places."""
+    panels = frame.groupby(chart.facet, sort=False) if chart.facet else [("", frame)]
+    found: list[tuple[float, str]] = []
+    for _, panel in panels:
+        table = panel.pivot_table(index=chart.x, columns=chart.color, values=y, aggfunc="mean").sort_index()
+        if table.notna().mean().mean() < _SHARED:
+            return []
+        found += [(float(at), str(row.idxmax())) for at, row in table.iterrows() if row.notna().sum() > 1]
+    return found
 
 
-def _taking_over(tops: Sequence[tuple[float, str]], place: str, title: str) -> str:
+def _reach(frame: pd.DataFrame, chart: Chart, y: str) -> str:
+    """Return the ends of lines that share no places."""
+    what, place = _quantity(chart.columns[y]), _quantity(chart.columns[chart.x])
+    most, least = frame.loc[frame[y].idxmax()], frame.loc[frame[y].idxmin()]
+    return (
+        what
+        + ": "
+        + "; ".join(
+            f"{word} {number(row[y], chart.columns[y])} for {row[chart.color]}, at {place} "
+            f"{number(row[chart.x], chart.columns[chart.x])}"
+            for word, row in (("most", most), ("least", least))
+        )
+        + "."
+    )
+
+
+def _taking_over(chart: Chart, frame: pd.DataFrame, y: str, tops: Sequence[tuple[float, str]]) -> str:
     """Return who is highest from where on; nothing where that changes often."""
-    runs: list[tuple[float, str]] = []
-    for at, name in tops:
-        if not runs or runs[-1][1] != name:
-            runs.append((at, name))
+    runs: list[tuple[float, float, str]] = []
+    for before, (at, name) in zip([tops[0], *tops], tops, strict=False):
+        if not runs or runs[-1][2] != name:
+            runs.append((before[0], at, name))
     if len(runs) > 3:
         return ""
-    first, *later = runs
-    return f"{first[1]} is highest at first, " + ", ".join(
-        f"{name} from {place} {number(at, title)} on" for at, name in later
-    )
+    crossed = crossings(frame, chart.x, y, chart.color, chart.log)
+    said = [f"{runs[0][2]} is highest at first"]
+    title = chart.columns[chart.x]
+    for (_, _, old), (low, high, new) in zip(runs, runs[1:], strict=False):
+        places = [
+            one[chart.x] for one in crossed if {one["one"], one["two"]} == {old, new} and low <= one[chart.x] <= high
+        ]
+        said.append(f"{new} from {_quantity(title)} {number(places[0] if places else high, title)} on")
+    return ", ".join(said)
 
 
 def _cloud(chart: Chart) -> str:

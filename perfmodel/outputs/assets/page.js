@@ -1,5 +1,5 @@
 "use strict";
-const NARROW = 620;
+const NARROW = 500;
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
 /* A spec as it is embedded, for a holder of a width: panels beside each other where there is room, names at the ends of
@@ -8,11 +8,13 @@ function fitted(holder, width) {
   const spec = JSON.parse(document.getElementById(holder.dataset.spec).textContent);
   const narrow = width < NARROW;
   const labels = (spec.layer || []).some((layer) => layer.name === "labels");
-  const room = narrow || !labels ? 0 : Math.min(0.3 * width, 14 + 6.6 * spec.usermeta.longest);
+  const named = labels && !narrow;
   if (narrow && labels) spec.layer = spec.layer.filter((layer) => layer.name !== "labels");
-  if (room) spec.config.legend.disable = true;
+  if (named) for (const {encoding} of spec.layer) {
+    for (const channel of ["color", "strokeDash", "shape"]) if (encoding[channel]) encoding[channel].legend = null;
+  }
   spec.autosize = {type: "fit-x", contains: "padding"};
-  spec.padding = {left: 2, top: 6, bottom: 2, right: 4 + room};
+  spec.padding = {left: 2, top: 6, bottom: 2, right: 6};
   spec.width = width;
   if (spec.facet) {
     spec.columns = Math.max(1, Math.min(spec.columns, Math.floor(width / 270)));
@@ -23,7 +25,7 @@ function fitted(holder, width) {
   }
   if (narrow) {
     spec.config.legend = {...spec.config.legend, columns: 1, labelLimit: width - 60};
-    spec.config.axisY = {titleAngle: 0, titleAlign: "left", titleAnchor: "end", titleX: -30, titleY: -8,
+    if (!spec.facet) spec.config.axisY = {titleAngle: 0, titleAlign: "left", titleAnchor: "end", titleX: -30, titleY: -8,
       titleLimit: width - 20, titleBaseline: "bottom"};
     wrapNames(spec, Math.max(9, Math.floor(width / 26)));
   }
