@@ -270,9 +270,8 @@ def page(opening: Opening, groups: Sequence[Group], foot: Sequence[str]) -> str:
     body = _first(opening) + "\n".join(_group(group) for group in groups)
     drawn = 'class="chart"' in body
     library = f"<script>{_library()}</script>\n" if drawn else ""
-    credit = (
-        f"<details><summary>{_CREDIT}</summary><pre>{escape(_asset('licences.txt'))}</pre></details>" if drawn else ""
-    )
+    notices = escape(_asset("licences.txt"))
+    credit = f"<details><summary>{_CREDIT}</summary><pre>{notices}</pre></details>" if drawn else ""
     said = "".join(f"<p>{escape(line)}</p>" for line in foot)
     return f"""<!doctype html>
 <html lang="en">

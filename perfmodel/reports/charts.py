@@ -109,7 +109,7 @@ def _labels(chart: Chart) -> alt.Chart:
     import altair as alt
 
     layer = _lined(chart)
-    assert layer is not None and chart.color
+    assert layer is not None
     mark = alt.MarkDef(type="text", align="left", dx=7, dy={"expr": "datum.dy_"}, fontSize=12, fontWeight=600)
     encoding = alt.FacetedEncoding(
         x=_position(chart, layer.x or chart.x, "x"),
@@ -321,8 +321,8 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
 
 def on_page(chart: Chart, drawn: dict[str, Any], command: str) -> str:
     """Return a chart for a page: what it shows, its caption, how sure its numbers are, and what can be had of it."""
-    said = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
-    caption = f"{chart.title}. {chart.caption}.{said}" if chart.caption else f"{chart.title}.{said}"
+    sure = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
+    caption = f"{chart.title}. {chart.caption}.{sure}" if chart.caption else f"{chart.title}.{sure}"
     files = {end.upper(): f"{chart.name}.{end}" for end in ("csv", "png", "svg")}
     return page.chart(
         drawn, findings.finding(chart), caption.replace("..", "."), chart.name, page.tools(files, command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -140,12 +141,13 @@ def _taking_over(chart: Chart, frame: pd.DataFrame, y: str, tops: Sequence[tuple
     for before, (at, name) in zip([tops[0], *tops], tops, strict=False):
         if not runs or runs[-1][2] != name:
             runs.append((before[0], at, name))
-    if len(runs) > 3:
+    last = frame.groupby(frame[chart.color].astype(str))[chart.x].max()
+    if len(runs) > 3 or any(last[old[2]] < new[1] for old, new in itertools.pairwise(runs)):
         return ""
     crossed = crossings(frame, chart.x, y, chart.color, chart.log)
     said = [f"{runs[0][2]} is highest at first"]
     title = chart.columns[chart.x]
-    for (_, _, old), (low, high, new) in zip(runs, runs[1:], strict=False):
+    for (_, _, old), (low, high, new) in itertools.pairwise(runs):
         places = [
             one[chart.x] for one in crossed if {one["one"], one["two"]} == {old, new} and low <= one[chart.x] <= high
         ]

@@ -156,7 +156,7 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
     if claims:
         rows = [[claim.verdict, claim.text, claim.why, made[at].figure.title] for at, claim in claims]
         body = page.verdicts(["verdict", "claim", "what decides", "figure"], rows, 0)
-        said = f"{len(claims)} claims, each over every setting that the papers leave open."
+        said = f"{len(claims)} claims of the papers, with what decides each of them."
         groups.append(page.Group("Claims", [page.Fold("claims", "Every claim and its verdict", said, body)]))
     for section in recipe.sections:
         folds = []

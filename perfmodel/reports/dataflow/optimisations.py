@@ -66,7 +66,9 @@ def figure_10() -> Figure:
         ),
         claims=(
             claimed(
-                "KernelLooping gains 1.6 in the geometric mean, to 0.1", abs(geometric - 1.6) <= 0.1, f"{geometric:.2f}"
+                "KernelLooping gains 1.6 in the geometric mean, to 0.1",
+                abs(geometric - 1.6) <= 0.1,
+                f"{geometric:.2f}",
             ),
         ),
         tables=(

@@ -341,8 +341,8 @@ def _verdict(equal: pd.DataFrame, faster: Any, kilowatts: float) -> str:
     return (
         f"At equal power ({kilowatts:,.0f} kW) the pipeline serves {_times(bare, box, drawn)} times the tokens of the "
         f"GPUs, by P:D and context, where a stage loses no time, and {_times(late, box, drawn)} times where it loses "
-        f"50 us; over every setting that the paper leaves open {_times(bare, box, ('low', 'high'))} times. Without loss "
-        f"a user's tokens come {np.min(faster):.0f} to {np.max(faster):.0f} times as fast."
+        f"50 us; over every setting that the paper leaves open {_times(bare, box, ('low', 'high'))} times. Without "
+        f"loss a user's tokens come {np.min(faster):.0f} to {np.max(faster):.0f} times as fast."
     )
 
 
