@@ -206,8 +206,8 @@ def tools(files: Mapping[str, str], command: str) -> str:
 
 
 def charts(figures: Sequence[str]) -> str:
-    """Return figures side by side where there is room."""
-    return f'<div class="charts">{"".join(figures)}</div>'
+    """Return figures side by side where there is room; nothing where there are none."""
+    return "" if not figures else f'<div class="charts">{"".join(figures)}</div>'
 
 
 def cards(entries: Sequence[tuple[str, str, str]]) -> str:
