@@ -180,8 +180,8 @@ def _framed(headings: Sequence[str], body: Sequence[str], caption: str, numbers:
     )
 
 
-def chart(spec: Mapping[str, Any], finding: str, caption: str, name: str, tools: str = "") -> str:
-    """Return a figure of a Vega-Lite spec under what it shows; ``name`` is unique in the page."""
+def chart(spec: Mapping[str, Any], finding: str, caption: str, name: str, tools: str = "", level: int = 4) -> str:
+    """Return a figure of a Vega-Lite spec under what it shows, a heading; ``name`` is unique in the page."""
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": config(),
@@ -189,7 +189,7 @@ def chart(spec: Mapping[str, Any], finding: str, caption: str, name: str, tools:
         **{key: value for key, value in spec.items() if key != "title"},
     }
     return (
-        f"<figure><h4>{escape(finding)}</h4>"
+        f"<figure><h{level}>{escape(finding)}</h{level}>"
         f'<div class="chart" data-spec="{escape(name)}" role="img" aria-label="{escape(f"{finding} {caption}")}"></div>'
         f"<figcaption>{escape(caption)}</figcaption>{tools}"
         f'<script type="application/json" id="{escape(name)}">{json_text(whole)}</script></figure>'

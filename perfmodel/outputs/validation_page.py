@@ -166,18 +166,20 @@ def _families_drawn(result: Validation, data: str) -> list[tuple[str, str, list[
     return [family for family in _families(mine) if len(family[2]) >= 5][:6]
 
 
-def _drawn(family: tuple[str, str, list[Row]], data: str, name: str, source: str) -> str:
+def _drawn(family: tuple[str, str, list[Row]], data: str, name: str, source: str, level: int = 4) -> str:
     """Return a family of measurements against its predictions, under how many lie within the band."""
     metric, unit, rows = family
     scored = [row for row in rows if row.part == "predicted"]
     near = sum(abs(row.error) <= WITHIN for row in scored)
     finding = f"{metric}: {near:,} of {len(scored):,} predicted values lie within 20 % of the measured one."
+    if not scored:
+        finding = f"{metric}: something was fitted on all of these values, which prove nothing."
     caption = (
         f"{metric} of {data}: {len(rows):,} values. The line is equality, the band 20 % to either side; "
         "the tooltip names the row."
     )
     tools = page.tools({"CSV": "validation.csv"}, f"perfmodel {source}")
-    return page.chart(_scatter(unit, rows), finding, caption, name, tools)
+    return page.chart(_scatter(unit, rows), finding, caption, name, tools, level)
 
 
 def _spread(family: tuple[str, str, list[Row]], name: str, source: str) -> str:
@@ -216,13 +218,13 @@ def _worst(mine: Sequence[Row]) -> str:
 
 
 def _data_group(result: Validation, data: str, at: int, source: str) -> page.Group:
-    """Return the closed parts of one file of measurements; the first screen has the first chart of the first file."""
+    """Return the closed parts of one file of measurements; the first screen has one chart of them."""
     mine = [row for row in result.rows if row.data == data]
     families = _families_drawn(result, data)
     scatters = [
         _drawn(family, data, f"scatter-{at}-{index}", source)
         for index, family in enumerate(families)
-        if (at, index) != (0, 0)
+        if (at, index) != _hero(result)
     ]
     spreads = [_spread(family, f"histogram-{at}-{index}", source) for index, family in enumerate(families)]
     drawn = [one for one in (*scatters, *spreads) if one]
@@ -243,7 +245,7 @@ def _data_group(result: Validation, data: str, at: int, source: str) -> page.Gro
     return page.Group(
         f"Measurements: {data}",
         [page.Fold(f"{name}-{at}", heading, says, body) for name, heading, says, body in folds if body],
-        f"{headline(result, data)}." if at else "",
+        f"{headline(result, data)}.",
     )
 
 
@@ -302,16 +304,34 @@ def _rest(result: Validation) -> page.Group:
     return page.Group("What stands behind them", [page.Fold(*one) for one in tables if one[3]])
 
 
+def _hero(result: Validation) -> tuple[int, int]:
+    """Return the file and the family in it that have most predictions."""
+    counts = {
+        (at, index): sum(row.part == "predicted" for row in rows)
+        for at, data in enumerate(result.files())
+        for index, (_, _, rows) in enumerate(_families_drawn(result, data))
+    }
+    return max(counts, key=lambda place: counts[place], default=(0, 0))
+
+
 def _opening(result: Validation, source: str) -> page.Opening:
-    files = result.files()
     answered = sum(math.isfinite(row.predicted) for row in result.rows)
+    scored = [abs(row.error) for row in result.rows if row.part == "predicted" and math.isfinite(row.error)]
+    said = ""
+    if scored:
+        low, mid, high = (sorted(scored)[int(part * (len(scored) - 1))] for part in (0.25, 0.5, 0.9))
+        said = (
+            f"Where nothing was fitted, half of {len(scored):,} values lie within {share(mid)} of the measured one, a "
+            f"quarter within {share(low)}, nine tenths within {share(high)}. "
+        )
     verdict = (
-        f"{len(result.rows):,} public measurements against closed forms; {answered:,} have a prediction, and "
-        "those that have none count against coverage. Rows on which something was fitted are kept apart from predicted "
-        f"ones. {'. '.join(headline(result, data) for data in files[:1])}."
+        f"{said}{answered:,} of {len(result.rows):,} public measurements have a prediction; those that have none count "
+        "against coverage."
     )
-    families = _families_drawn(result, files[0]) if files else []
-    hero = _drawn(families[0], files[0], "scatter-0-0", source) if families else ""
+    at, index = _hero(result)
+    files = result.files()
+    families = _families_drawn(result, files[at]) if files else []
+    hero = _drawn(families[index], files[at], f"scatter-{at}-{index}", source, 2) if families else ""
     cards = _headline_cards(result)
     beside = page.paragraph("Mean size of the error where nothing was fitted on the rows:") + cards if cards else ""
     return page.Opening(

@@ -319,14 +319,13 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
     return vl_convert.svg_to_png(svg, scale=2.0), svg
 
 
-def on_page(chart: Chart, drawn: dict[str, Any], command: str) -> str:
+def on_page(chart: Chart, drawn: dict[str, Any], command: str, level: int = 4) -> str:
     """Return a chart for a page: what it shows, its caption, how sure its numbers are, and what can be had of it."""
     sure = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
     caption = f"{chart.title}. {chart.caption}.{sure}" if chart.caption else f"{chart.title}.{sure}"
     files = {end.upper(): f"{chart.name}.{end}" for end in ("csv", "png", "svg")}
-    return page.chart(
-        drawn, findings.finding(chart), caption.replace("..", "."), chart.name, page.tools(files, command)
-    )
+    tools = page.tools(files, command)
+    return page.chart(drawn, findings.finding(chart), caption.replace("..", "."), chart.name, tools, level)
 
 
 def write_csv(chart: Chart, file: TextIO) -> None:

@@ -138,7 +138,7 @@ def _opening(recipe: Recipe, made: Made, claims: Sequence[Claim], command: str) 
     if chart := figure.hero or next(iter(figure.charts), None):
         spec = charts.with_crossings(chart, charts.spec(chart))
         lower = {**spec, "height": 330} if "height" in spec else spec
-        hero = charts.on_page(chart, lower, command)
+        hero = charts.on_page(chart, lower, command, 2)
     compared = figure.compared
     counts = {name: sum(one.verdict == name for one in claims) for name in ("holds", "fails", "depends")}
     beside = [

@@ -27,18 +27,19 @@ function fitted(holder, width) {
     spec.config.legend = {...spec.config.legend, columns: 1, labelLimit: width - 60};
     if (!spec.facet) spec.config.axisY = {titleAngle: 0, titleAlign: "left", titleAnchor: "end", titleX: -30, titleY: -8,
       titleLimit: width - 20, titleBaseline: "bottom"};
-    wrapNames(spec, Math.max(9, Math.floor(width / 26)));
+    wrapNames(spec, width);
   }
   return spec;
 }
 
 /* Names on a y axis, in lines of few letters, since they take the room of the plot. */
-function wrapNames(spec, letters) {
+function wrapNames(spec, width) {
+  const letters = Math.max(8, Math.floor(width / 30));
   for (const layer of spec.layer || spec.spec.layer) {
     const y = layer.encoding && layer.encoding.y;
     if (!y || y.type !== "nominal") continue;
     const pattern = `regexp('(.{1,${letters}})(\\\\s+|$)','g')`;
-    y.axis = {...y.axis, labelLimit: 110, labelFontSize: 11, titleAngle: 0,
+    y.axis = {...y.axis, labelLimit: Math.round((spec.facet ? 0.17 : 0.24) * width), labelFontSize: 11, title: null,
       labelExpr: `split(trim(replace(datum.label, ${pattern}, '$1 \\n')), ' \\n')`};
   }
 }
@@ -49,8 +50,12 @@ function draw(holder) {
   holder.dataset.width = width;
   return vegaEmbed(holder, fitted(holder, width),
     {renderer: "svg", actions: false, loader: {load: () => Promise.reject("offline")}})
+    .then(() => hide(holder))
     .catch((error) => { holder.textContent = "This chart could not be drawn: " + error; });
 }
+
+/* The holder is an image with words of its own. */
+function hide(holder) { all("svg", holder).forEach((drawing) => drawing.setAttribute("aria-hidden", "true")); }
 
 /* Before the page is printed there is no time to wait. */
 function drawNow(holder, width) {
@@ -58,6 +63,7 @@ function drawNow(holder, width) {
   holder.dataset.width = "print";
   const parsed = vega.parse(vegaLite.compile(fitted(holder, width)).spec);
   new vega.View(parsed, {renderer: "svg"}).initialize(holder).run();
+  hide(holder);
 }
 
 function stack(within, width) {
@@ -97,7 +103,7 @@ const plain = (value) => value === null || value === undefined ? ""
 /* The numbers of a chart as a table, made when somebody asks for it. */
 function tabulate(holder) {
   if (holder.querySelector("table")) return;
-  const [heads, ...rows] = rowsOf(holder.dataset.spec);
+  const [heads, ...rows] = rowsOf(holder.closest("figure").querySelector(".chart").dataset.spec);
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
   for (const text of heads) {
