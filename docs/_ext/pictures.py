@@ -1,4 +1,4 @@
-"""Take the first screen of each report: ``python docs/_ext/pictures.py [NAME...]`` writes ``docs/pictures/report-*.png``.
+"""Take first screens: ``python docs/_ext/pictures.py [NAME...]`` writes ``docs/pictures/report-*.png`` of reports.
 
 Needs Chromium and Playwright (``pip install perfmodel[dev]``).
 """

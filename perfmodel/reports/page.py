@@ -17,7 +17,7 @@ from typing import Any
 from perfmodel.errors import UserError
 from perfmodel.outputs import page
 from perfmodel.reports import charts
-from perfmodel.reports.figures import Claim, Figure, Number, Recipe, Wanted, make, read_recipe
+from perfmodel.reports.figures import Chart, Claim, Figure, Number, Recipe, Wanted, make, read_recipe
 from perfmodel.version import __version__
 from perfmodel.writing import make_folder, whole
 
@@ -34,12 +34,18 @@ class Made:
     seconds: float
 
 
+def _files(figure: Figure) -> tuple[Chart, ...]:
+    """Return the charts of a figure that have files, that of the first screen too."""
+    return (*figure.charts, *([figure.hero] if figure.hero else []))
+
+
 def _make(wanted: Wanted, folder: Path) -> Made:
     """Work out one figure and write the files of its charts."""
     start = time.perf_counter()
     figure = make(wanted)
     specs = [charts.spec(chart) for chart in figure.charts]
-    for chart, spec in zip(figure.charts, specs, strict=True):
+    heroes = [charts.with_crossings(figure.hero, charts.spec(figure.hero))] if figure.hero else []
+    for chart, spec in zip(_files(figure), [*specs, *heroes], strict=True):
         png, svg = charts.picture(spec)
         with whole(folder / f"{chart.name}.png") as partial:
             partial.write_bytes(png)
@@ -181,8 +187,8 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
 
 def _check_names(made: Sequence[Made]) -> None:
     seen: dict[str, str] = {}
-    for piece in made:
-        for chart in piece.figure.charts:
+    for one in made:
+        for chart in _files(one.figure):
             if chart.name in seen:
                 raise UserError(
                     f"{piece.wanted.place}: chart '{chart.name}' is also drawn by {seen[chart.name]}; "
@@ -228,8 +234,8 @@ def save(name: str, folder: Path, tick: Callable[[int, int], None] = lambda done
         partial.write_text(_page(recipe, made, time.perf_counter() - start), encoding="utf-8")
     files = [
         folder / f"{chart.name}{end}"
-        for piece in made
-        for chart in piece.figure.charts
+        for one in made
+        for chart in _files(one.figure)
         for end in (".png", ".svg", ".csv")
     ]
     return [path, *files]

@@ -48,21 +48,25 @@ function draw(holder) {
   const width = Math.floor(holder.clientWidth || document.querySelector("main").clientWidth - 40);
   if (holder.dataset.width === String(width)) return Promise.resolve();
   holder.dataset.width = width;
-  return vegaEmbed(holder, fitted(holder, width),
+  const inner = document.createElement("div");
+  holder.replaceChildren(inner);
+  return vegaEmbed(inner, fitted(holder, width),
     {renderer: "svg", actions: false, loader: {load: () => Promise.reject("offline")}})
     .then(() => hide(holder))
     .catch((error) => { holder.textContent = "This chart could not be drawn: " + error; });
 }
 
-/* The holder is an image with words of its own. */
-function hide(holder) { all("svg", holder).forEach((drawing) => drawing.setAttribute("aria-hidden", "true")); }
+/* The holder is an image with words of its own, which Vega's would stand beside. */
+function hide(holder) { holder.firstChild.setAttribute("aria-hidden", "true"); }
 
 /* Before the page is printed there is no time to wait. */
 function drawNow(holder, width) {
   const {vega, vegaLite} = vegaEmbed;
   holder.dataset.width = "print";
   const parsed = vega.parse(vegaLite.compile(fitted(holder, width)).spec);
-  new vega.View(parsed, {renderer: "svg"}).initialize(holder).run();
+  const inner = document.createElement("div");
+  holder.replaceChildren(inner);
+  new vega.View(parsed, {renderer: "svg"}).initialize(inner).run();
   hide(holder);
 }
 
@@ -83,7 +87,7 @@ function name(table) {
   table.dataset.named = "yes";
 }
 
-const visible = (element) => element.checkVisibility ? element.checkVisibility({contentVisibilityAuto: true}) : true;
+const visible = (element) => !element.closest("details:not([open])");
 
 function show(within = document) {
   all(".chart", within).filter(visible).forEach(draw);
