@@ -18,7 +18,7 @@ from perfmodel.errors import UserError
 from perfmodel.outputs import page
 from perfmodel.reports import charts
 from perfmodel.reports.figures import Chart, Claim, Figure, Number, Recipe, Wanted, make, read_recipe
-from perfmodel.version import __version__
+from perfmodel.specs.release import versions
 from perfmodel.writing import make_folder, whole
 
 _NUMBER_HEADINGS = ("what", "published", "computed", "error", "is", "used", "source", "mind")
@@ -176,7 +176,7 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
     drawn = sum(len(one.figure.charts) for one in made)
     foot = [
         _errors(numbers),
-        f"perfmodel {__version__}: report {recipe.name}. {len(made)} figures with {drawn} charts took {seconds:.1f} s.",
+        f"{versions()}: report {recipe.name}. {len(made)} figures with {drawn} charts took {seconds:.1f} s.",
         "Published: printed in a paper or data sheet. Reconstructed: worked out from what is printed. Predicted: from "
         "the models. Errors are computed / published - 1. The page works offline; pictures and CSV lie beside it.",
     ]
@@ -187,8 +187,8 @@ def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
 
 def _check_names(made: Sequence[Made]) -> None:
     seen: dict[str, str] = {}
-    for one in made:
-        for chart in _files(one.figure):
+    for piece in made:
+        for chart in _files(piece.figure):
             if chart.name in seen:
                 raise UserError(
                     f"{piece.wanted.place}: chart '{chart.name}' is also drawn by {seen[chart.name]}; "
@@ -234,8 +234,8 @@ def save(name: str, folder: Path, tick: Callable[[int, int], None] = lambda done
         partial.write_text(_page(recipe, made, time.perf_counter() - start), encoding="utf-8")
     files = [
         folder / f"{chart.name}{end}"
-        for one in made
-        for chart in _files(one.figure)
+        for piece in made
+        for chart in _files(piece.figure)
         for end in (".png", ".svg", ".csv")
     ]
     return [path, *files]

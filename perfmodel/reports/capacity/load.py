@@ -201,20 +201,20 @@ def plans(
         f"Answers for {rate:g} requests/s, P99 TTFT within {ttft_p99:g} s and P99 TPOT within {tpot_p99 * 1e3:g} ms"
     )
     tables = []
-    if found.answers:
-        charts.append(_breakdown_chart(_breakdown_frame(found)))
-        tables.append(_answers_table(found, caption))
+    if sizing.answers:
+        charts.append(_breakdown_chart(_breakdown_frame(sizing)))
+        tables.append(_answers_table(sizing, caption))
     said = (
         f", {model}, {rate:g} requests/s of {traffic}, P99 TTFT within {ttft_p99:g} s and TPOT within "
         f"{tpot_p99 * 1e3:g} ms"
     )
     return Figure(
         "Which plan",
-        _plans_answer(found),
+        _plans_answer(sizing),
         tuple(charts),
         tables=tuple(tables),
-        notes=found.warnings,
-        compared=compared([(answer.scenario, float(answer.replicas)) for answer in found.answers], said),
+        notes=sizing.warnings,
+        compared=compared([(answer.scenario, float(answer.replicas)) for answer in sizing.answers], said),
     )
 
 
