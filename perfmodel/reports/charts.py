@@ -25,6 +25,8 @@ _WIDTH, _PAGE = 760, 1150
 _HEIGHT, _PANEL = 380, 300
 #: Most series whose names stand at the ends of their lines, and how far names keep apart [px].
 _NAMED, _APART = 8, 15
+#: Share of the width within which names of lines that end there would lie on each other.
+_BESIDE = 0.25
 
 
 def spec(chart: Chart) -> dict[str, Any]:
@@ -73,15 +75,11 @@ def _ends(chart: Chart) -> dict[int, Any]:
     layer = _lined(chart)
     if layer is None:
         return {}
-    frame = chart.frame.query(layer.rows) if layer.rows else chart.frame
     x, y = layer.x or chart.x, layer.y or chart.y
-    whole = frame.reset_index(drop=True) if not layer.rows else frame
-    places = {index: at for at, index in enumerate(chart.frame.index)}
-    found = {}
-    for name, group in whole.dropna(subset=[x, y]).groupby(chart.color, sort=False):
-        at = group[x].idxmax()
-        found[at if not layer.rows else places[at]] = name
-    return found
+    frame = chart.frame.assign(place_=range(len(chart.frame)))
+    drawn = (frame.query(layer.rows) if layer.rows else frame).dropna(subset=[x, y])
+    last = drawn.sort_values(x, kind="stable").drop_duplicates(chart.color, keep="last")
+    return dict(zip(last["place_"].tolist(), last[chart.color].tolist(), strict=True))
 
 
 def _shifts(chart: Chart, ends: dict[int, Any]) -> dict[int, float]:
@@ -89,19 +87,25 @@ def _shifts(chart: Chart, ends: dict[int, Any]) -> dict[int, float]:
     layer = _lined(chart)
     if not ends or layer is None:
         return {}
-    y = layer.y or chart.y
-    column = chart.frame[y].astype(float)
-    warp = (lambda value: math.log(max(value, 1e-300))) if "y" in chart.log else float
-    kept = column[column > 0] if "y" in chart.log else column
-    low, high = warp(kept.min()), warp(kept.max())
-    span = (high - low) or 1.0
-    wanted = {at: (high - warp(float(column.iloc[at]))) / span * _HEIGHT * 0.92 for at in ends}
-    placed, last = {}, -math.inf
-    for at in sorted(wanted, key=lambda place: wanted[place]):
-        last = max(wanted[at], last + _APART)
-        placed[at] = last
-    over = max(0.0, last - _HEIGHT)
-    return {at: round(placed[at] - over - wanted[at], 1) for at in ends}
+    across, down = (
+        _along(chart, column, axis) for column, axis in ((layer.x or chart.x, "x"), (layer.y or chart.y, "y"))
+    )
+    own = {at: (1 - down[at]) * _HEIGHT * 0.92 for at in ends}
+    placed: dict[int, float] = {}
+    for at in sorted(ends, key=lambda place: own[place]):
+        beside = [placed[other] + _APART for other in placed if abs(across[other] - across[at]) < _BESIDE]
+        placed[at] = max([own[at], *beside])
+    return {at: round(placed[at] - own[at], 1) for at in ends}
+
+
+def _along(chart: Chart, column: str, axis: str) -> list[float]:
+    """Return where values lie along their axis, from 0 to 1."""
+    values = [float(value) for value in chart.frame[column]]
+    if axis in chart.log:
+        values = [math.log(value) if value > 0 else math.nan for value in values]
+    kept = [value for value in values if math.isfinite(value)]
+    low, span = min(kept), (max(kept) - min(kept)) or 1.0
+    return [(value - low) / span if math.isfinite(value) else 0.0 for value in values]
 
 
 def _labels(chart: Chart) -> alt.Chart:

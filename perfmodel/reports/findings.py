@@ -76,6 +76,10 @@ def _y(chart: Chart) -> str:
     return next((layer.y for layer in chart.layers if layer.mark == "line" and layer.y), chart.y)
 
 
+def _at(frame: pd.DataFrame, place: int) -> Any:
+    return frame.iloc[place]
+
+
 def _quantity(title: str) -> str:
     return re.sub(r"\s*\[[^\]]*\]", "", title)
 
@@ -84,7 +88,7 @@ def _lines(chart: Chart) -> str:
     y, frame = _y(chart), chart.frame.dropna(subset=[chart.x, _y(chart)])
     what, place = _quantity(chart.columns[y]), _quantity(chart.columns[chart.x])
     if not chart.color or frame[chart.color].nunique() < 2:
-        first, last = frame.loc[frame[chart.x].idxmin()], frame.loc[frame[chart.x].idxmax()]
+        first, last = _at(frame, int(frame[chart.x].argmin())), _at(frame, int(frame[chart.x].argmax()))
         ends = [number(row[y], chart.columns[y]) for row in (first, last)]
         places = [number(row[chart.x], chart.columns[chart.x]) for row in (first, last)]
         return f"{what}: {ends[0]} at {place} {places[0]}, {ends[1]} at {places[1]}."
@@ -115,14 +119,18 @@ def _tops(frame: pd.DataFrame, chart: Chart, y: str) -> list[tuple[float, str]]:
         table = panel.pivot_table(index=chart.x, columns=chart.color, values=y, aggfunc="mean").sort_index()
         if table.notna().mean().mean() < _SHARED:
             return []
-        found += [(float(at), str(row.idxmax())) for at, row in table.iterrows() if row.notna().sum() > 1]
+        found += [
+            (at, str(row.idxmax()))
+            for at, (_, row) in zip(table.index, table.iterrows(), strict=True)
+            if row.notna().sum() > 1
+        ]
     return found
 
 
 def _reach(frame: pd.DataFrame, chart: Chart, y: str) -> str:
     """Return the ends of lines that share no places."""
     what, place = _quantity(chart.columns[y]), _quantity(chart.columns[chart.x])
-    most, least = frame.loc[frame[y].idxmax()], frame.loc[frame[y].idxmin()]
+    most, least = _at(frame, int(frame[y].argmax())), _at(frame, int(frame[y].argmin()))
     return (
         what
         + ": "
@@ -184,7 +192,7 @@ def _bars(chart: Chart) -> str:
         whole = frame.groupby(keys, sort=False)[value].sum().reset_index()
     else:
         keys, whole = [name, chart.facet, chart.color], frame
-    most, least = whole.loc[whole[value].idxmax()], whole.loc[whole[value].idxmin()]
+    most, least = _at(whole, int(whole[value].argmax())), _at(whole, int(whole[value].argmin()))
     ends = f"{number(most[value], title)} for {_names(chart, most, keys)}"
     said = f"{what}: most {ends}; least {number(least[value], title)} for {_names(chart, least, keys)}"
     if chart.stacked and chart.color:

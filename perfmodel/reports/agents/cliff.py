@@ -115,12 +115,12 @@ def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", poi
     frame = pd.concat(frames)
     hits, *others = _charts("agents-cliff", f"against users of {session}", frame)
     least, most = min(row[1] for row in rows), max(row[1] for row in rows)
-    fall = f"The hit rate falls where live contexts no longer fit: at {least:.2g} to {most:.2g} users a chip."
+    falls = f"The hit rate falls where live contexts no longer fit: at {least:.2g} to {most:.2g} users a chip."
     words = "; ".join(f"{name} holds {users:.2g} users a chip" for name, users, *_ in rows)
     return Figure(
         "The cliff",
         f"The hit rate stays at its ceiling until the live contexts no longer fit, then falls: {words}.",
-        (replace(hits, finding=fall), *others),
+        (replace(hits, finding=falls), *others),
         tables=(
             Table(
                 "Where it lies",

@@ -214,7 +214,7 @@ def plans(
         tuple(charts),
         tables=tuple(tables),
         notes=sizing.warnings,
-        compared=compared([(answer.scenario, float(answer.replicas)) for answer in sizing.answers], said),
+        compared=compared([(answer.scenario, 1.0) for answer in sizing.answers], said),
     )
 
 

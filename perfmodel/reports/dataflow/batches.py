@@ -127,11 +127,17 @@ def _figure_14(name: str) -> tuple[list[Entry], list[Entry]]:
 
 def _roofline_chart(entries: Sequence[Entry]) -> Chart:
     """Return the share of the roofline of speculation against the batch: computed lines, printed points."""
-    ways = (("printed", "published", lambda one: one.printed), ("computed", "predicted", lambda one: one.computed))
+    ways = {"printed": "published", "computed": "predicted"}
     rows = [
-        {"batch": float(one.place), "share": read(one), "series": one.series, "of": of, "kind": kind}
-        for of, kind, read in ways
-        for one in entries
+        {
+            "batch": float(entry.place),
+            "share": entry.printed if of == "printed" else entry.computed,
+            "series": entry.series,
+            "of": of,
+            "kind": kind,
+        }
+        for of, kind in ways.items()
+        for entry in entries
     ]
     titles = {"batch": "batch", "share": "share of the roofline of speculation [1]", "series": "model and machine"}
     return Chart(

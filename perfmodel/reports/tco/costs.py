@@ -104,15 +104,11 @@ def _speed_verdict(model: str, frame: pd.DataFrame) -> str:
 
 
 def _speed_finding(frame: pd.DataFrame) -> str:
-    """Return who is cheapest among those that reach a speed, from slow to fast."""
-    said: list[tuple[float, str]] = []
-    for row in frame.sort_values("speed").itertuples():
-        there = frame[frame["speed"] >= row.speed]
-        name = str(there.loc[there["usd"].idxmin(), "system"])
-        if not said or said[-1][1] != name:
-            said.append((float(row.speed), name))
-    later = "".join(f", {name} from {speed:.0f} on" for speed, name in said[1:])
-    return f"Cheapest at a speed: {said[0][1]} at first{later} tokens/s a user."
+    """Return which machine costs least at its best setting, and which is left at the highest speeds."""
+    cheapest = min(frame.to_dict("records"), key=lambda row: row["usd"])
+    tops = frame.groupby("system")["speed"].max().sort_values()
+    said = f"{cheapest['system']} costs least, {cheapest['usd']:.2g} USD at {cheapest['speed']:.0f} tokens/s a user"
+    return said + (f"; beyond {tops.iloc[-2]:.0f} only {tops.index[-1]} is left." if len(tops) > 1 else ".")
 
 
 def _speed_charts(model: str, frame: pd.DataFrame) -> tuple[Chart, Chart]:
