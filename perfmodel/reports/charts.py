@@ -65,7 +65,7 @@ def _panel_width(whole: int, columns: int) -> int:
 
 def _lined(chart: Chart) -> Layer | None:
     """Return the layer of lines whose ends can carry names."""
-    lines = [layer for layer in chart.layers if layer.mark == "line" and not layer.color]
+    lines = [layer for layer in chart.layers if layer.mark == "line" and not layer.color and layer.y != chart.x]
     named = chart.color and not chart.facet and 1 < len(_values(chart, chart.color)) <= _NAMED
     return lines[0] if named and lines and _is_number(chart, chart.x) else None
 

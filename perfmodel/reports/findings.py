@@ -28,7 +28,8 @@ def number(value: float, title: str = "") -> str:
 def finding(chart: Chart) -> str:
     """Return what a chart shows: its own sentence, else who is highest and where that changes, or its largest bar."""
     said = chart.finding or _said(chart)
-    return said[:1].upper() + said[1:]
+    # A name of a machine stays as it is written.
+    return said[:1].upper() + said[1:] if said.split(maxsplit=1)[0].strip(":").isalpha() else said
 
 
 def _said(chart: Chart) -> str:
@@ -36,9 +37,9 @@ def _said(chart: Chart) -> str:
     numeric = pd.api.types.is_numeric_dtype(chart.frame[chart.x]) and not chart.across
     if "rect" in marks:
         return _map(chart)
-    if "line" in marks and numeric:
+    if numeric and any(layer.mark == "line" and layer.y != chart.x for layer in chart.layers):
         return _lines(chart)
-    if marks <= {"point", "text"} and numeric:
+    if marks <= {"point", "text", "line"} and numeric:
         return _cloud(chart)
     return _bars(chart)
 

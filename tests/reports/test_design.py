@@ -123,6 +123,14 @@ def test_who_is_highest_is_said_only_where_lines_can_be_compared():
     assert "most 6 ms for a" in drawn(apart)
 
 
+def test_a_diagonal_is_no_series():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [1.5, 1.0], "who": ["a", "b"]})
+    layers = (Layer("point"), Layer("line", y="x"))
+    chart = Chart("c", "C", frame, {"x": "measured [ms]", "y": "predicted [ms]", "who": ""}, "x", "y", layers, "who")
+    assert findings.finding(chart) == "Predicted of 2 points: 1 to 1.5 ms."
+    assert all(layer.get("name") != "labels" for layer in charts.spec(chart)["layer"])
+
+
 def test_a_count_of_predictions_has_predictions_only():
     numbers = [
         Number("fitted", 2.0, published=1.0, fitted=True),
