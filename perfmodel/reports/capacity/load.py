@@ -150,6 +150,7 @@ def _plans_answer(sizing: Sizing) -> str:
 def _front_chart(plans: pd.DataFrame) -> Chart:
     """Return the fronts of systems."""
     kept = plans[plans.front].sort_values("tpot_ms")
+    fewest, fastest = kept.iloc[kept["chips_per_rate"].argmin()]["system"], kept.iloc[0]["system"]
     return Chart(
         "load-front",
         "Plans on means: chips for a request a second against TPOT, the fronts of systems",
@@ -165,6 +166,7 @@ def _front_chart(plans: pd.DataFrame) -> Chart:
         (Layer("point"),),
         color="system",
         log="xy",
+        finding=f"A request a second takes the fewest chips on {fewest}; a token comes soonest on {fastest}.",
     )
 
 
