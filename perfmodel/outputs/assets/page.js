@@ -44,7 +44,10 @@ function wrapNames(spec, width) {
   }
 }
 
+let printing = false;
+
 function draw(holder) {
+  if (printing) return Promise.resolve();
   const width = Math.floor(holder.clientWidth || document.querySelector("main").clientWidth - 40);
   if (holder.dataset.width === String(width)) return Promise.resolve();
   holder.dataset.width = width;
@@ -169,11 +172,15 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("hashchange", reveal);
 window.addEventListener("beforeprint", () => {
+  printing = true;
   openAll();
   all(".chart").forEach((holder) => drawNow(holder, 660));
   stack(document, 660);
 });
-window.addEventListener("afterprint", () => show());
+window.addEventListener("afterprint", () => {
+  printing = false;
+  show();
+});
 let waiting = 0;
 window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(show, 150); });
 if (innerWidth < 1088) all("nav.contents > details").forEach((menu) => { menu.open = false; });
