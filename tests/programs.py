@@ -148,8 +148,8 @@ _OFFLINE = (
 )
 
 
-def open_offline(page: Path, folder: Path) -> tuple[str, list[str], list[str]]:
-    """Open a page in Chromium with the network cut.
+def open_offline(page: Path, folder: Path, at: str = "") -> tuple[str, list[str], list[str]]:
+    """Open a page in Chromium with the network cut, at an anchor.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def open_offline(page: Path, folder: Path) -> tuple[str, list[str], list[str]]:
             f"--log-net-log={log}",
             "--virtual-time-budget=30000",
             "--dump-dom",
-            page.as_uri(),
+            page.as_uri() + at,
         ],
         capture_output=True,
         text=True,

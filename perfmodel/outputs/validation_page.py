@@ -47,6 +47,15 @@ def _points(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
+_POINT_COLUMNS = {
+    "row": "row",
+    "measured": "measured",
+    "predicted": "predicted",
+    "unit": "unit",
+    "error": "predicted / measured - 1",
+    "part": "kind",
+}
+
 _PARTS = {
     "field": "part",
     "type": "nominal",
@@ -55,26 +64,28 @@ _PARTS = {
 }
 
 
-def _scatter(family: str, unit: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _scatter(unit: str, rows: Sequence[Row]) -> dict[str, Any]:
     """Return predicted against measured, both axes logarithmic, with the diagonal and 20 % to either side."""
     ends = [value for row in rows for value in (row.value, row.predicted)]
     low, high = min(ends) * 0.8, max(ends) * 1.25
     line = [
         {"measured": at, "predicted": at, "least": at * (1 - WITHIN), "most": at * (1 + WITHIN)} for at in (low, high)
     ]
-    scale = {"type": "log", "domain": [low, high], "nice": False, "clamp": True}
+    points = _points(sorted(rows, key=lambda row: row.part != "anomalous"))
+    scale = {"type": "log", "domain": [low, high], "nice": False}
     axis = {"format": ",~g", "tickCount": 6, "labelOverlap": "parity"}
 
     def at(field: str, title: str) -> dict[str, Any]:
         return {"field": field, "type": "quantitative", "scale": scale, "axis": axis, "title": f"{title} [{unit}]"}
 
     return {
-        "title": f"{family} [{unit}]",
-        "height": 380,
+        "height": 340,
+        "data": {"values": points},
+        "usermeta": {"columns": _POINT_COLUMNS},
         "layer": [
             {
                 "data": {"values": line},
-                "mark": {"type": "area", "opacity": 0.13, "color": page.COLOURS["green"]},
+                "mark": {"type": "area", "opacity": 0.13, "color": page.COLOURS["green"], "clip": True},
                 "encoding": {"x": at("measured", "measured"), "y": at("least", "predicted"), "y2": {"field": "most"}},
             },
             {
@@ -83,7 +94,6 @@ def _scatter(family: str, unit: str, rows: Sequence[Row]) -> dict[str, Any]:
                 "encoding": {"x": at("measured", "measured"), "y": at("predicted", "predicted")},
             },
             {
-                "data": {"values": _points(sorted(rows, key=lambda row: row.part != "anomalous"))},
                 "mark": {"type": "point", "filled": True, "opacity": 0.6, "size": 34},
                 "encoding": {
                     "x": at("measured", "measured"),
@@ -106,15 +116,15 @@ def _scatter(family: str, unit: str, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _histogram(family: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _histogram(rows: Sequence[Row]) -> dict[str, Any]:
     """Return how the signed errors of predicted and calibrated rows are spread; what lies beyond 100 % stands there."""
     colour = {**_PARTS, "scale": {"domain": ["predicted", "calibrated"], "range": list(COLOUR_OF.values())[:2]}}
     return {
-        "title": f"{family}: signed errors",
         "height": 220,
+        "data": {"values": _points(rows)},
+        "usermeta": {"columns": _POINT_COLUMNS},
         "layer": [
             {
-                "data": {"values": _points(rows)},
                 "mark": {"type": "bar", "opacity": 0.85},
                 "encoding": {
                     "x": {
@@ -151,30 +161,45 @@ def _families(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
     return [(metric, unit, group) for (metric, unit), group in sorted(families.items(), key=lambda item: -len(item[1]))]
 
 
-def _data_section(result: Validation, data: str, at: int) -> str:
-    of_data = [row for row in result.rows if row.data == data]
-    families = [family for family in _families(of_data) if len(family[2]) >= 5][:6]
-    scatters, histograms = [], []
-    for index, (metric, unit, rows) in enumerate(families):
-        caption = (
-            f"{metric} of {data}: {len(rows):,} values. The line is equality, the band 20 % to either side; "
-            "the tooltip names the row."
-        )
-        scatters.append(page.chart(_scatter(metric, unit, rows), caption, f"scatter-{at}-{index}"))
-        counted = [row for row in rows if row.part != "anomalous"]
-        if len(counted) >= LEAST_P90:
-            says = f"Signed errors of {metric}, without the anomalies; what lies beyond 100 % stands at the edge."
-            histograms.append(page.chart(_histogram(metric, counted), says, f"histogram-{at}-{index}"))
-    headings = ["", *COLUMNS, "worst row"]
-    numbers = range(1, len(COLUMNS) + 1)
-    tables = []
-    for part, says in PART_SAYS.items():
-        lines_of = tree(result, data, part)
-        lines = [[label, *cells(one), one.worst_row] for _, label, one in lines_of]
-        tables.append(page.table(headings, lines, says, numbers, [depth for depth, _, _ in lines_of]))
-    scored = [row for row in of_data if math.isfinite(row.error) and row.part == "predicted"]
+def _families_drawn(result: Validation, data: str) -> list[tuple[str, str, list[Row]]]:
+    mine = [row for row in result.rows if row.data == data]
+    return [family for family in _families(mine) if len(family[2]) >= 5][:6]
+
+
+def _drawn(family: tuple[str, str, list[Row]], data: str, name: str, source: str, level: int = 4) -> str:
+    """Return a family of measurements against its predictions, under how many lie within the band."""
+    metric, unit, rows = family
+    scored = [row for row in rows if row.part == "predicted"]
+    near = sum(abs(row.error) <= WITHIN for row in scored)
+    finding = f"{metric}: {near:,} of {len(scored):,} predicted values lie within 20 % of the measured one."
+    if not scored:
+        finding = f"{metric}: something was fitted on all of these values, which prove nothing."
+    caption = (
+        f"{metric} of {data}: {len(rows):,} values. The line is equality, the band 20 % to either side; "
+        "the tooltip names the row."
+    )
+    tools = page.tools({"CSV": "validation.csv"}, f"perfmodel {source}")
+    return page.chart(_scatter(unit, rows), finding, caption, name, tools, level)
+
+
+def _spread(family: tuple[str, str, list[Row]], name: str, source: str) -> str:
+    """Return how the errors of a family are spread; nothing where there are few."""
+    metric, _, rows = family
+    counted = [row for row in rows if row.part != "anomalous"]
+    if len(counted) < LEAST_P90:
+        return ""
+    errors = sorted(row.error for row in counted)
+    finding = f"{metric}: half of the errors lie between {share(errors[len(errors) // 4], sign=True)} and "
+    finding += f"{share(errors[3 * len(errors) // 4], sign=True)}."
+    says = f"Signed errors of {metric}, without the anomalies; what lies beyond 100 % stands at the edge."
+    tools = page.tools({"CSV": "validation.csv"}, f"perfmodel {source}")
+    return page.chart(_histogram(counted), finding, says, name, tools)
+
+
+def _worst(mine: Sequence[Row]) -> str:
+    scored = [row for row in mine if math.isfinite(row.error) and row.part == "predicted"]
     worst = sorted(scored, key=lambda row: -abs(math.log(max(row.predicted, 1e-300) / row.value)))[:20]
-    worst_table = page.table(
+    return page.table(
         ["metric", "row", "measured", "predicted", "error", "mind"],
         [
             [
@@ -187,23 +212,45 @@ def _data_section(result: Validation, data: str, at: int) -> str:
             ]
             for row in worst
         ],
-        "The 20 predicted values that lie farthest off, as a ratio.",
+        "",
         (2, 3, 4),
     )
-    apart = page.table(["rows", "why they are kept apart"], _split(anomalies(of_data)), "Anomalies.", (0,))
-    unanswered = page.table(["rows", "why there is no prediction"], _split(reasons(of_data)), "", (0,))
-    taken = page.table(["rows", "taken as, where the row does not say"], _split(assumptions(of_data)), "", (0,))
-    return page.section(
+
+
+def _data_group(result: Validation, data: str, at: int, source: str) -> page.Group:
+    """Return the closed parts of one file of measurements; the first screen has one chart of them."""
+    mine = [row for row in result.rows if row.data == data]
+    families = _families_drawn(result, data)
+    scatters = [
+        _drawn(family, data, f"scatter-{at}-{index}", source)
+        for index, family in enumerate(families)
+        if (at, index) != _hero(result)
+    ]
+    spreads = [_spread(family, f"histogram-{at}-{index}", source) for index, family in enumerate(families)]
+    drawn = [one for one in (*scatters, *spreads) if one]
+    headings = ["", *COLUMNS, "worst row"]
+    folds = [("charts", "Measured against predicted", "By metric, and how errors are spread.", page.charts(drawn))]
+    for part, says in PART_SAYS.items():
+        lines_of = tree(result, data, part)
+        lines = [[label, *cells(one), one.worst_row] for _, label, one in lines_of]
+        numbers = range(1, len(COLUMNS) + 1)
+        body = page.table(headings, lines, "", numbers, [depth for depth, _, _ in lines_of])
+        folds.append((part, f"Scores: {part}", says.partition(": ")[2] + ".", body))
+    folds += [
+        ("worst", "The worst rows", "The 20 predicted values that lie farthest off, as a ratio.", _worst(mine)),
+        ("apart", "Kept apart", "Anomalies, and why.", _counted("why they are kept apart", anomalies(mine))),
+        ("none", "Without a prediction", "Rows that count against coverage.", _counted("why", reasons(mine))),
+        ("taken", "Taken as", "What rows do not say.", _counted("taken as", assumptions(mine))),
+    ]
+    return page.Group(
         f"Measurements: {data}",
-        page.paragraph(f"{headline(result, data)}."),
-        page.charts(scatters) if scatters else "",
-        page.charts(histograms) if histograms else "",
-        *tables,
-        worst_table,
-        apart,
-        unanswered,
-        taken,
+        [page.Fold(f"{name}-{at}", heading, says, body) for name, heading, says, body in folds if body],
+        f"{headline(result, data)}.",
     )
+
+
+def _counted(heading: str, lines: Sequence[str]) -> str:
+    return page.table(["rows", heading], _split(lines), "", (0,))
 
 
 def _split(lines: Sequence[str]) -> list[list[str]]:
@@ -231,57 +278,77 @@ def _headline_cards(result: Validation) -> str:
     return page.cards(entries[:8]) if entries else ""
 
 
-def _fitted_section(result: Validation) -> str:
-    rows = [[entry.name, str(entry.numbers), "; ".join(entry.notes)] for entry in result.fitted]
-    return page.section(
-        "What was fitted",
-        page.paragraph(
-            "Numbers of the calibrations that stand behind these predictions, and what each was fitted on. "
-            "Everything else is a data sheet, a paper or a stated estimate."
-        ),
-        page.table(["calibration", "numbers", "fitted on"], rows, "", (1,)),
+def _rest(result: Validation) -> page.Group:
+    """Return what was fitted and what was left out."""
+    fitted = [[entry.name, str(entry.numbers), "; ".join(entry.notes)] for entry in result.fitted]
+    lines = left_out(result) if result.left_out else []
+    says = (
+        "Numbers of the calibrations that stand behind these predictions, and what each was fitted on. Everything else "
+        "is a data sheet, a paper or a stated estimate."
     )
-
-
-def _left_out_section(result: Validation) -> str:
-    if not result.left_out:
-        return ""
-    lines = left_out(result)
-    return page.section(
-        "Left out",
-        page.table(
-            ["", *LEFT_OUT_COLUMNS],
-            [cells for _, cells in lines],
+    tables = [
+        ("fitted", "What was fitted", says, page.table(["calibration", "numbers", "fitted on"], fitted, "", (1,))),
+        (
+            "left-out",
+            "Left out",
             f"{LEFT_OUT_SAYS}.",
-            range(1, len(LEFT_OUT_COLUMNS) + 1),
-            [depth for depth, _ in lines],
+            page.table(
+                ["", *LEFT_OUT_COLUMNS],
+                [cells for _, cells in lines],
+                "",
+                range(1, len(LEFT_OUT_COLUMNS) + 1),
+                [depth for depth, _ in lines],
+            ),
         ),
+    ]
+    return page.Group("What stands behind them", [page.Fold(*one) for one in tables if one[3]])
+
+
+def _hero(result: Validation) -> tuple[int, int]:
+    """Return the file and the family in it that have most predictions."""
+    counts = {
+        (at, index): sum(row.part == "predicted" for row in rows)
+        for at, data in enumerate(result.files())
+        for index, (_, _, rows) in enumerate(_families_drawn(result, data))
+    }
+    return max(counts, key=lambda place: counts[place], default=(0, 0))
+
+
+def _opening(result: Validation, source: str) -> page.Opening:
+    answered = sum(math.isfinite(row.predicted) for row in result.rows)
+    scored = [abs(row.error) for row in result.rows if row.part == "predicted" and math.isfinite(row.error)]
+    said = ""
+    if scored:
+        low, mid, high = (sorted(scored)[int(part * (len(scored) - 1))] for part in (0.25, 0.5, 0.9))
+        said = (
+            f"Where nothing was fitted, half of {len(scored):,} values lie within {share(mid)} of the measured one, a "
+            f"quarter within {share(low)}, nine tenths within {share(high)}. "
+        )
+    verdict = (
+        f"{said}{answered:,} of {len(result.rows):,} public measurements have a prediction; those that have none count "
+        "against coverage."
+    )
+    at, index = _hero(result)
+    files = result.files()
+    families = _families_drawn(result, files[at]) if files else []
+    hero = _drawn(families[index], files[at], f"scatter-{at}-{index}", source, 2) if families else ""
+    cards = _headline_cards(result)
+    beside = page.paragraph("Mean size of the error where nothing was fitted on the rows:") + cards if cards else ""
+    return page.Opening(
+        "Predicted against measured", "How far do predictions lie from what was measured?", verdict, beside, hero
     )
 
 
 def html_page(result: Validation, source: str) -> str:
     """Return the report page."""
-    count = len(result.rows)
-    answered = sum(math.isfinite(row.predicted) for row in result.rows)
-    lead = (
-        f"{count:,} public measurements against perfmodel's closed forms; {answered:,} have a prediction, and those "
-        "that have none count against coverage. Rows on which something was fitted are kept apart from predicted ones."
-    )
-    cards = _headline_cards(result)
-    sections = [
-        page.paragraph("Mean size of the error where nothing was fitted on the rows:") if cards else "",
-        cards,
-        *(_data_section(result, data, at) for at, data in enumerate(result.files())),
-        _left_out_section(result),
-        _fitted_section(result),
-    ]
+    groups = [_data_group(result, data, at, source) for at, data in enumerate(result.files())]
     foot = [
         f"{versions()}: {source}. Errors are predicted / measured - 1. MAPE is the mean of their size, bias "
         f"their median; P90 is given from {LEAST_P90} rows on; cover is the share of rows with a prediction; in band "
         "is the share of measured values within the 80 % band of their prediction.",
         "Sources and licences of the bundled measurements stand in data/README.md. The page works offline.",
     ]
-    return page.page("Predicted against measured", lead, sections, foot)
+    return page.page(_opening(result, source), [*groups, _rest(result)], foot)
 
 
 def fragment(result: Validation) -> str:

@@ -7,20 +7,26 @@ import math
 from typing import TYPE_CHECKING, Any, TextIO
 
 from perfmodel.outputs import page
+from perfmodel.reports import findings
 from perfmodel.reports.figures import Chart, Layer
 from perfmodel.writing import text_cell
 
 if TYPE_CHECKING:
     import altair as alt
 
-#: Series keep apart by hue, by lightness on paper, and by dash and shape where hue is lost.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8a8f98")
+#: Six colours, each pair at least 10 apart (CIEDE2000) for the colour-blind and in grey; dash and shape tell series
+#: apart too, and names stand at the ends of lines.
+COLOURS = ("#2468af", "#872610", "#468e6b", "#d984af", "#13284e", "#f1bc3d")
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [1, 3], [12, 3], [5, 2, 1, 2])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 #: Width of a chart in a picture, and of the panels of one on a page, which shrink where there is less [px].
 _WIDTH, _PAGE = 760, 1150
 _HEIGHT, _PANEL = 380, 300
+#: Most series whose names stand at the ends of their lines, and how far names keep apart [px].
+_NAMED, _APART = 8, 15
+#: Share of the width within which names of lines that end there would lie on each other.
+_BESIDE = 0.25
 
 
 def spec(chart: Chart) -> dict[str, Any]:
@@ -34,6 +40,9 @@ def spec(chart: Chart) -> dict[str, Any]:
     import altair as alt
 
     layers = [_layer(chart, layer) for layer in chart.layers]
+    ends = _ends(chart)
+    if ends:
+        layers.append(_labels(chart))
     # The rows come in last: they have no schema, and thousands of them are slow to look for one.
     whole: dict[str, Any] = {"title": chart.title, "data": alt.NamedData(name=chart.name)}
     drawn: alt.FacetChart | alt.LayerChart
@@ -46,25 +55,124 @@ def spec(chart: Chart) -> dict[str, Any]:
     else:
         drawn = alt.layer(*layers, width="container", height=_HEIGHT, **whole)
     made: dict[str, Any] = drawn.to_dict(context={"top_level": False})
-    return {**made, "data": {"values": _placed(chart)}}
+    meta = {"columns": dict(chart.columns), "labelled": bool(ends)}
+    return {**made, "data": {"values": _placed(chart, ends)}, "usermeta": meta}
 
 
 def _panel_width(whole: int, columns: int) -> int:
     return whole // columns - 50
 
 
+def _lined(chart: Chart) -> Layer | None:
+    """Return the layer of lines whose ends can carry names."""
+    lines = [layer for layer in chart.layers if layer.mark == "line" and not layer.color and layer.y != chart.x]
+    named = chart.color and not chart.facet and 1 < len(_values(chart, chart.color)) <= _NAMED
+    return lines[0] if named and lines and _is_number(chart, chart.x) else None
+
+
+def _ends(chart: Chart) -> dict[int, Any]:
+    """Return the series that end in a row, by its place in the frame; empty where names would not fit."""
+    layer = _lined(chart)
+    if layer is None:
+        return {}
+    x, y = layer.x or chart.x, layer.y or chart.y
+    frame = chart.frame.assign(place_=range(len(chart.frame)))
+    drawn = (frame.query(layer.rows) if layer.rows else frame).dropna(subset=[x, y])
+    last = drawn.sort_values(x, kind="stable").drop_duplicates(chart.color, keep="last")
+    return dict(zip(last["place_"].tolist(), last[chart.color].tolist(), strict=True))
+
+
+def _shifts(chart: Chart, ends: dict[int, Any]) -> dict[int, float]:
+    """Return how far each name moves from the end of its line so that none lies on another [px], up being negative."""
+    layer = _lined(chart)
+    if not ends or layer is None:
+        return {}
+    across, down = (
+        _along(chart, column, axis) for column, axis in ((layer.x or chart.x, "x"), (layer.y or chart.y, "y"))
+    )
+    own = {at: (1 - down[at]) * _HEIGHT * 0.92 for at in ends}
+    placed: dict[int, float] = {}
+    for at in sorted(ends, key=lambda place: own[place]):
+        beside = [placed[other] + _APART for other in placed if abs(across[other] - across[at]) < _BESIDE]
+        placed[at] = max([own[at], *beside])
+    return {at: round(placed[at] - own[at], 1) for at in ends}
+
+
+def _along(chart: Chart, column: str, axis: str) -> list[float]:
+    """Return where values lie along their axis, from 0 to 1."""
+    values = [float(value) for value in chart.frame[column]]
+    if axis in chart.log:
+        values = [math.log(value) if value > 0 else math.nan for value in values]
+    kept = [value for value in values if math.isfinite(value)]
+    low, span = min(kept), (max(kept) - min(kept)) or 1.0
+    return [(value - low) / span if math.isfinite(value) else 0.0 for value in values]
+
+
+def _labels(chart: Chart) -> alt.Chart:
+    """Return the names of series at the ends of their lines."""
+    import altair as alt
+
+    layer = _lined(chart)
+    assert layer is not None
+    mark = alt.MarkDef(type="text", align="left", dx=7, dy={"expr": "datum.dy_"}, fontSize=12, fontWeight=600)
+    encoding = alt.FacetedEncoding(
+        x=_position(chart, layer.x or chart.x, "x"),
+        y=_position(chart, layer.y or chart.y, "y"),
+        text=alt.Text(field="end_", type="nominal"),
+        color=_series(chart, Layer("text"), chart.color)["color"],
+    )
+    made = alt.Chart(name="labels", mark=mark, encoding=encoding)
+    made.transform = [alt.FilterTransform(filter="isValid(datum.end_)")]
+    return made
+
+
+def with_crossings(chart: Chart, drawn: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec with a ring where two lines cross, and the place beside it."""
+    layer = _lined(chart)
+    found = layer and findings.crossings(chart.frame, layer.x or chart.x, layer.y or chart.y, chart.color, chart.log)
+    if not found or len(found) > 4 or layer is None:
+        return drawn
+    x, y = layer.x or chart.x, layer.y or chart.y
+    rows = [{**row, "label": findings.number(row[x], chart.columns[x])} for row in found]
+    place = {axis: {"field": column, "type": "quantitative"} for axis, column in (("x", x), ("y", y))}
+    ring = {"type": "point", "shape": "circle", "size": 160, "filled": False, "strokeWidth": 2, "color": "currentColor"}
+    text = {"type": "text", "dy": -16, "fontSize": 12, "fontWeight": 600, "color": "currentColor"}
+    named = {"text": {"field": "label", "type": "nominal"}}
+    more = [
+        {"name": "crossings", "data": {"values": rows}, "mark": ring, "encoding": place},
+        {"data": {"values": rows}, "mark": text, "encoding": {**place, **named}},
+    ]
+    return {**drawn, "layer": [*drawn["layer"], *more]}
+
+
 def for_picture(drawn: dict[str, Any]) -> dict[str, Any]:
     """Return a spec as wide as a picture."""
     if "facet" not in drawn:
-        return {**drawn, "width": _WIDTH}
+        layers = list(map(_without_legend, drawn["layer"])) if drawn["usermeta"]["labelled"] else drawn["layer"]
+        return {**drawn, "layer": layers, "width": _WIDTH}
     return {**drawn, "spec": {**drawn["spec"], "width": _panel_width(_WIDTH, drawn["columns"])}}
 
 
-def _placed(chart: Chart) -> list[dict[str, Any]]:
-    """Return the rows with their place in the frame and in the order of series."""
+def _without_legend(layer: dict[str, Any]) -> dict[str, Any]:
+    told = {
+        channel: {**entry, "legend": None}
+        for channel, entry in layer["encoding"].items()
+        if channel in ("color", "strokeDash", "shape")
+    }
+    return {**layer, "encoding": {**layer["encoding"], **told}}
+
+
+def _placed(chart: Chart, ends: dict[int, Any]) -> list[dict[str, Any]]:
+    """Return the rows with their place in the frame and in the order of series, and the name where a line ends."""
     series = _values(chart, chart.color)
+    shifts = _shifts(chart, ends)
     return [
-        {**row, "row_": at, "order_": series.index(row[chart.color]) if series else 0}
+        {
+            **row,
+            "row_": at,
+            "order_": series.index(row[chart.color]) if series else 0,
+            **({"end_": str(ends[at]), "dy_": shifts[at]} if at in ends else {}),
+        }
         for at, row in enumerate(_rows(chart))
     ]
 
@@ -152,7 +260,7 @@ def _series(chart: Chart, layer: Layer, column: str) -> dict[str, Any]:
     names = _values(chart, column)
 
     def scale(values: tuple[Any, ...], turn: int = 1) -> alt.Scale:
-        # Beyond eight series colours come again, with another dash and shape.
+        # Beyond six series colours come again, with another dash and shape.
         places = [(at + turn * (at // len(values))) % len(values) for at in range(len(names))]
         return alt.Scale(domain=names, range=[values[place] for place in places])
 
@@ -215,10 +323,13 @@ def picture(drawn: dict[str, Any]) -> tuple[bytes, str]:
     return vl_convert.svg_to_png(svg, scale=2.0), svg
 
 
-def on_page(chart: Chart, drawn: dict[str, Any]) -> str:
-    """Return the spec of a chart for a page, with its caption and how sure its numbers are."""
-    said = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
-    return page.chart(drawn, f"{chart.caption or chart.title}.{said}".replace("..", "."), chart.name)
+def on_page(chart: Chart, drawn: dict[str, Any], command: str, level: int = 4) -> str:
+    """Return a chart for a page: what it shows, its caption, how sure its numbers are, and what can be had of it."""
+    sure = "" if "kind" in chart.frame.columns else f" Numbers are {chart.kind}."
+    caption = f"{chart.title}. {chart.caption}.{sure}" if chart.caption else f"{chart.title}.{sure}"
+    files = {end.upper(): f"{chart.name}.{end}" for end in ("csv", "png", "svg")}
+    tools = page.tools(files, command)
+    return page.chart(drawn, findings.finding(chart), caption.replace("..", "."), chart.name, tools, level)
 
 
 def write_csv(chart: Chart, file: TextIO) -> None:

@@ -69,7 +69,9 @@ class Chart:
     name : str
         Unique in a report, of small letters, digits and dashes; names the files.
     title, caption : str
-        Plain text; the caption names the source of published points.
+        Plain text: what is drawn; the caption names the source of published points.
+    finding : str
+        What it shows, in one sentence; worked out of the frame where empty (:mod:`perfmodel.reports.findings`).
     frame : pandas.DataFrame
         Tidy, one row a mark; at most a few thousand rows.
     columns : mapping of str to str
@@ -105,6 +107,7 @@ class Chart:
     zero: bool = False
     across: bool = False
     caption: str = ""
+    finding: str = ""
     kind: Kind = "predicted"
 
     def __post_init__(self) -> None:
@@ -191,6 +194,12 @@ class Figure:
     tables : tuple of Table
     notes : tuple of str
         Assumptions and warnings that the reader must know.
+    verdict : str
+        The answer to the question of a report with its range, short; ``answer`` where empty.
+    compared : Table, optional
+        What is compared, on the first screen of a report.
+    hero : Chart, optional
+        The chart of the first screen; the first of ``charts`` where there is none.
     """
 
     title: str
@@ -200,6 +209,9 @@ class Figure:
     claims: tuple[Claim, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
+    verdict: str = ""
+    compared: Table | None = None
+    hero: Chart | None = None
 
 
 _REGISTRY: dict[str, Callable[..., Figure]] = {}
@@ -252,12 +264,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A report as data."""
+    """A report as data; ``first`` is the place of the figure that answers its question, among all of them."""
 
     name: str
     title: str
     question: str
     sections: tuple[Section, ...] = field(default=())
+    first: int = 0
 
     @property
     def figures(self) -> list[Wanted]:
@@ -303,7 +316,7 @@ def read_recipe(name: str) -> Recipe:
     """
     path = find_recipe(name)
     raw = read_yaml(path)
-    _fields(path, "", raw, {"title", "question", "sections"}, {"description"})
+    _fields(path, "", raw, {"title", "question", "sections"}, {"description", "first"})
     sections = []
     for at, section in enumerate(_list(path, "sections", raw["sections"])):
         where = f"sections.{at}"
@@ -313,7 +326,11 @@ def read_recipe(name: str) -> Recipe:
             for number, entry in enumerate(_list(path, f"{where}.figures", section["figures"]))
         ]
         sections.append(Section(str(section["heading"]), str(section.get("text", "")), tuple(wanted)))
-    return Recipe(path.stem, str(raw["title"]), str(raw["question"]), tuple(sections))
+    names = [wanted.name for section in sections for wanted in section.figures]
+    first = raw.get("first", names[0])
+    if first not in names:
+        raise UserError(f"{place(path, 'first')}: no figure of this report is '{first}', expected {', '.join(names)}")
+    return Recipe(path.stem, str(raw["title"]), str(raw["question"]), tuple(sections), names.index(first))
 
 
 def _list(path: Path, where: str, raw: Any) -> list[Any]:

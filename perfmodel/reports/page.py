@@ -6,6 +6,8 @@ import concurrent.futures
 import math
 import multiprocessing
 import os
+import re
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Any
 from perfmodel.errors import UserError
 from perfmodel.outputs import page
 from perfmodel.reports import charts
-from perfmodel.reports.figures import Figure, Number, Recipe, Wanted, make, read_recipe
+from perfmodel.reports.figures import Chart, Claim, Figure, Number, Recipe, Wanted, make, read_recipe
 from perfmodel.specs.release import versions
 from perfmodel.writing import make_folder, whole
 
@@ -32,12 +34,18 @@ class Made:
     seconds: float
 
 
+def _files(figure: Figure) -> tuple[Chart, ...]:
+    """Return the charts of a figure that have files, that of the first screen too."""
+    return (*figure.charts, *([figure.hero] if figure.hero else []))
+
+
 def _make(wanted: Wanted, folder: Path) -> Made:
     """Work out one figure and write the files of its charts."""
     start = time.perf_counter()
     figure = make(wanted)
     specs = [charts.spec(chart) for chart in figure.charts]
-    for chart, spec in zip(figure.charts, specs, strict=True):
+    heroes = [charts.with_crossings(figure.hero, charts.spec(figure.hero))] if figure.hero else []
+    for chart, spec in zip(_files(figure), [*specs, *heroes], strict=True):
         png, svg = charts.picture(spec)
         with whole(folder / f"{chart.name}.png") as partial:
             partial.write_bytes(png)
@@ -90,84 +98,97 @@ def _number_row(number: Number) -> list[str]:
 
 
 def _errors(numbers: Sequence[Number]) -> str:
-    """Return in a sentence how far off the numbers are that nothing was fitted on."""
-    errors = sorted(abs(number.error) for number in numbers if not number.fitted and math.isfinite(number.error))
-    if not errors:
+    """Return in a sentence how far off predictions are; what was fitted on or worked out from print proves nothing."""
+    printed = [one for one in numbers if math.isfinite(one.error)]
+    if not printed:
         return ""
-    middle = len(errors) // 2
-    median = errors[middle] if len(errors) % 2 else (errors[middle - 1] + errors[middle]) / 2
-    fitted = sum(number.fitted for number in numbers)
-    kept = f"; {fitted} more were used to fit and prove nothing" if fitted else ""
-    return f"{len(errors)} published values not fitted on: median error {median:.1%}, worst {errors[-1]:.1%}{kept}."
+    errors = sorted(abs(one.error) for one in printed if one.kind == "predicted" and not one.fitted)
+    rest = {
+        "used to fit": sum(one.fitted for one in printed),
+        "reconstructed": sum(one.kind == "reconstructed" and not one.fitted for one in printed),
+        "printed elsewhere": sum(one.kind == "published" and not one.fitted for one in printed),
+    }
+    said = "no prediction among them"
+    if errors:
+        said = f"{len(errors)} predicted: median error {statistics.median(errors):.1%}, worst {errors[-1]:.1%}"
+    kept = "".join(f"; {count} {what}" for what, count in rest.items() if count)
+    return f"Of {len(printed)} published values {said}{kept}."
 
 
-def _figure(made: Made, anchor: str) -> str:
+def _sentence(text: str) -> str:
+    """Return the first sentence of a text."""
+    return re.split(r"(?<=[a-z%)\]\d])\. (?=[A-Z0-9])", text, maxsplit=1)[0].rstrip(".") + "."
+
+
+def _body(made: Made, command: str, first: bool) -> str:
+    """Return what a figure shows when it is opened; the first screen has its chart already where that is the first."""
     figure = made.figure
-    return page.block(
-        figure.title,
-        anchor,
-        page.paragraph(figure.answer, "answer"),
-        "".join(map(charts.on_page, figure.charts, made.specs)),
-        page.table(
-            ["claim", "verdict", "what decides"],
-            [[claim.text, claim.verdict, claim.why] for claim in figure.claims],
-        ),
+    more = figure.answer[len(_sentence(figure.answer)) :].strip()
+    drawn = list(zip(figure.charts, made.specs, strict=True))
+    if first and figure.hero is None:
+        drawn = drawn[1:]
+    parts = [
+        page.paragraph(more),
+        *(charts.on_page(chart, spec, command) for chart, spec in drawn),
         page.table(_NUMBER_HEADINGS, [_number_row(one) for one in figure.numbers], _errors(figure.numbers), (1, 2, 3)),
         *(page.table(table.headings, table.rows, table.caption, table.numbers) for table in figure.tables),
         page.listed(figure.notes, "notes"),
-    )
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _opening(recipe: Recipe, made: Made, claims: Sequence[Claim], command: str) -> page.Opening:
+    """Return the first screen: the figure that answers the question."""
+    figure = made.figure
+    hero = ""
+    if chart := figure.hero or next(iter(figure.charts), None):
+        spec = charts.with_crossings(chart, charts.spec(chart))
+        lower = {**spec, "height": 330} if "height" in spec else spec
+        hero = charts.on_page(chart, lower, command, 2)
+    compared = figure.compared
+    counts = {name: sum(one.verdict == name for one in claims) for name in ("holds", "fails", "depends")}
+    beside = [
+        page.table(compared.headings, compared.rows, compared.caption, compared.numbers) if compared else "",
+        page.paragraph("Claims of the papers:") + page.verdict_filter(counts) if claims else "",
+    ]
+    return page.Opening(recipe.title, recipe.question, figure.verdict or figure.answer, "".join(beside), hero)
 
 
 def _page(recipe: Recipe, made: Sequence[Made], seconds: float) -> str:
-    by_place = {piece.wanted.place: piece for piece in made}
-    anchors = {piece.wanted.place: f"figure-{at + 1}" for at, piece in enumerate(made)}
-    parts = [
-        page.contents([(anchors[piece.wanted.place], piece.figure.title, piece.figure.answer) for piece in made]),
-    ]
+    by_place = {one.wanted.place: at for at, one in enumerate(made)}
+    report = f"perfmodel report {recipe.name}"
+    claims = [(at, claim) for at, one in enumerate(made) for claim in one.figure.claims]
+    groups = []
+    if claims:
+        rows = [[claim.verdict, claim.text, claim.why, made[at].figure.title] for at, claim in claims]
+        body = page.verdicts(["verdict", "claim", "what decides", "figure"], rows, 0)
+        said = f"{len(claims)} claims of the papers, with what decides each of them."
+        groups.append(page.Group("Claims", [page.Fold("claims", "Every claim and its verdict", said, body)]))
     for section in recipe.sections:
-        inner = [_figure(by_place[piece.place], anchors[piece.place]) for piece in section.figures]
-        parts.append(page.section(section.heading, page.paragraph(section.text) if section.text else "", *inner))
-    claims = [(piece.figure.title, claim) for piece in made for claim in piece.figure.claims]
-    numbers = [
-        (piece.figure.title, number)
-        for piece in made
-        for number in piece.figure.numbers
-        if number.published is not None
-    ]
-    parts.append(
-        page.section(
-            "Every claim",
-            page.table(
-                ["figure", "claim", "verdict", "what decides"],
-                [[title, claim.text, claim.verdict, claim.why] for title, claim in claims],
-            ),
-        )
-    )
-    parts.append(
-        page.section(
-            "Published against computed",
-            page.table(
-                ["figure", *_NUMBER_HEADINGS],
-                [[title, *_number_row(number)] for title, number in numbers],
-                _errors([number for _, number in numbers]),
-                (2, 3, 4),
-            ),
-        )
-    )
-    drawn = sum(len(piece.figure.charts) for piece in made)
+        folds = []
+        for wanted in section.figures:
+            at = by_place[wanted.place]
+            one = made[at]
+            body = _body(one, f"{report}  # figure {wanted.name}", at == recipe.first)
+            folds.append(page.Fold(f"figure-{at + 1}", one.figure.title, _sentence(one.figure.answer), body))
+        groups.append(page.Group(section.heading, folds, section.text))
+    numbers = [number for one in made for number in one.figure.numbers if number.published is not None]
+    drawn = sum(len(one.figure.charts) for one in made)
     foot = [
+        _errors(numbers),
         f"{versions()}: report {recipe.name}. {len(made)} figures with {drawn} charts took {seconds:.1f} s.",
         "Published: printed in a paper or data sheet. Reconstructed: worked out from what is printed. Predicted: from "
-        "the models. Errors are computed / published - 1. Each chart lies beside this page as PNG, SVG and CSV; the "
-        "page works offline.",
+        "the models. Errors are computed / published - 1. The page works offline; pictures and CSV lie beside it.",
     ]
-    return page.page(recipe.title, recipe.question, parts, foot)
+    first = made[recipe.first]
+    opening = _opening(recipe, first, [claim for _, claim in claims], f"{report}  # figure {first.wanted.name}")
+    return page.page(opening, groups, [line for line in foot if line])
 
 
 def _check_names(made: Sequence[Made]) -> None:
     seen: dict[str, str] = {}
     for piece in made:
-        for chart in piece.figure.charts:
+        for chart in _files(piece.figure):
             if chart.name in seen:
                 raise UserError(
                     f"{piece.wanted.place}: chart '{chart.name}' is also drawn by {seen[chart.name]}; "
@@ -214,7 +235,7 @@ def save(name: str, folder: Path, tick: Callable[[int, int], None] = lambda done
     files = [
         folder / f"{chart.name}{end}"
         for piece in made
-        for chart in piece.figure.charts
+        for chart in _files(piece.figure)
         for end in (".png", ".svg", ".csv")
     ]
     return [path, *files]

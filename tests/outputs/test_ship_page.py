@@ -20,7 +20,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def opened(made, tmp_path_factory):
-    return open_offline(made[0], tmp_path_factory.mktemp("browser"))
+    return open_offline(made[0], tmp_path_factory.mktemp("browser"), "#all")
 
 
 @pytest.mark.program

@@ -62,7 +62,7 @@ def test_a_recipe_becomes_a_page_and_files(recipe, tmp_path, capsys):
     text = page.read_text()
     assert "Time <script>" not in text
     assert "+10.0%" in text
-    assert "1 published values not fitted on" in text
+    assert "1 predicted: median error 10.0%, worst 10.0%; 1 used to fit" in text
     with (tmp_path / "out" / "lines.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["batch", "time [ms]", "part <of the step>", "kind"]

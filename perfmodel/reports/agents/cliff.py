@@ -11,6 +11,7 @@ import pandas as pd
 from perfmodel.planning.agents import CLIFF, routing_of, traffic_on
 from perfmodel.planning.agents_question import read_tier
 from perfmodel.question import Options, resolve
+from perfmodel.reports.compared import compared
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.serving.session_loop import SessionAnswer, SessionRouting, session_answer, session_cliff
 from perfmodel.serving.session_machine import SessionMachine, Tier, session_machine
@@ -103,22 +104,23 @@ def _figure(value: float) -> str:
 def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", points: int = 60) -> Figure:
     """Hit rate and TTFT against users a chip, machine by machine, without a tier below their memory."""
     frames, rows = [], []
-    for on in systems:
-        each = fleet(model, on, session)
-        routing = routing_of(each.scenario)
-        users = np.geomspace(0.1, 100.0, points) * each.chips
-        frames.append(_curve(each, users, each.name, (), routing))
-        fall = each.cliff()
-        before, after = (each.answer(share * fall) for share in (0.8, 1.5))
-        rows.append(
-            (each.name, fall / each.chips, float(each.machine.pool) / 1e9, float(before.ttft), float(after.ttft))
-        )
+    fleets = [fleet(model, on, session) for on in systems]
+    for one in fleets:
+        routing = routing_of(one.scenario)
+        users = np.geomspace(0.1, 100.0, points) * one.chips
+        frames.append(_curve(one, users, one.name, (), routing))
+        fall = one.cliff()
+        before, after = (one.answer(share * fall) for share in (0.8, 1.5))
+        rows.append((one.name, fall / one.chips, float(one.machine.pool) / 1e9, float(before.ttft), float(after.ttft)))
     frame = pd.concat(frames)
+    hits, *others = _charts("agents-cliff", f"against users of {session}", frame)
+    least, most = min(row[1] for row in rows), max(row[1] for row in rows)
+    falls = f"The hit rate falls where live contexts no longer fit: at {least:.2g} to {most:.2g} users a chip."
     words = "; ".join(f"{name} holds {users:.2g} users a chip" for name, users, *_ in rows)
     return Figure(
         "The cliff",
         f"The hit rate stays at its ceiling until the live contexts no longer fit, then falls: {words}.",
-        _charts("agents-cliff", f"against users of {session}", frame),
+        (replace(hits, finding=falls), *others),
         tables=(
             Table(
                 "Where it lies",
@@ -128,6 +130,7 @@ def cliff(model: str, systems: Sequence[str], session: str = "coding-agent", poi
             ),
         ),
         notes=("Means from a warm start; one replica a plan, and no tier below the memory of the chips.",),
+        compared=compared([(one.scenario, 1.0) for one in fleets], f", {model}, {session}"),
     )
 
 

@@ -12,6 +12,7 @@ from perfmodel.planning.load import at_rate, cautions, plan_name
 from perfmodel.planning.size import Sizing, size
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
+from perfmodel.reports.compared import compared
 from perfmodel.reports.figures import Chart, Figure, Layer, Table, figure
 from perfmodel.serving.objectives import Objectives, breaking_rate, phrase, queue_of, statistic
 
@@ -34,8 +35,8 @@ def latency(
     """Times of one replica against its load, with the objectives."""
     objectives = _objectives(ttft_p99, tpot_p99)
     rows, limits, words, notes = [], [], [], []
-    for on in systems:
-        scenario = resolve(model, on, Options(traffic=traffic))
+    asked = [resolve(model, on, Options(traffic=traffic)) for on in systems]
+    for scenario in asked:
         answer = at_rate(scenario, 1e-6, objectives)
         service = answer.load.service
         name = f"{scenario.system.name} {plan_name(scenario)}"
@@ -83,7 +84,13 @@ def latency(
                 log="y",
             )
         )
-    return Figure("Latency against load", "; ".join(words) + ".", tuple(charts), notes=tuple(dict.fromkeys(notes)))
+    return Figure(
+        "Latency against load",
+        "; ".join(words) + ".",
+        tuple(charts),
+        notes=tuple(dict.fromkeys(notes)),
+        compared=compared([(scenario, 1.0) for scenario in asked], f", {model}, {traffic}"),
+    )
 
 
 def _breakdown_frame(sizing: Sizing) -> pd.DataFrame:
@@ -143,6 +150,7 @@ def _plans_answer(sizing: Sizing) -> str:
 def _front_chart(plans: pd.DataFrame) -> Chart:
     """Return the fronts of systems."""
     kept = plans[plans.front].sort_values("tpot_ms")
+    fewest, fastest = kept.iloc[kept["chips_per_rate"].argmin()]["system"], kept.iloc[0]["system"]
     return Chart(
         "load-front",
         "Plans on means: chips for a request a second against TPOT, the fronts of systems",
@@ -158,6 +166,7 @@ def _front_chart(plans: pd.DataFrame) -> Chart:
         (Layer("point"),),
         color="system",
         log="xy",
+        finding=f"A request a second takes the fewest chips on {fewest}; a token comes soonest on {fastest}.",
     )
 
 
@@ -197,7 +206,18 @@ def plans(
     if sizing.answers:
         charts.append(_breakdown_chart(_breakdown_frame(sizing)))
         tables.append(_answers_table(sizing, caption))
-    return Figure("Which plan", _plans_answer(sizing), tuple(charts), tables=tuple(tables), notes=sizing.warnings)
+    said = (
+        f", {model}, {rate:g} requests/s of {traffic}, P99 TTFT within {ttft_p99:g} s and TPOT within "
+        f"{tpot_p99 * 1e3:g} ms"
+    )
+    return Figure(
+        "Which plan",
+        _plans_answer(sizing),
+        tuple(charts),
+        tables=tuple(tables),
+        notes=sizing.warnings,
+        compared=compared([(answer.scenario, 1.0) for answer in sizing.answers], said),
+    )
 
 
 @figure("load-sensitivity")

@@ -138,9 +138,9 @@ def scores(caption: str, rows: Sequence[tuple[str, Sequence[float], str]]) -> Ta
     )
 
 
-def target_met(text: str, reached: bool, why: str) -> Claim:
-    """Return whether a target that was set beforehand is reached."""
-    verdict: Verdict = "holds" if reached else "fails"
+def claimed(text: str, agrees: bool, why: str) -> Claim:
+    """Return a claim of the paper, which holds where what is computed agrees."""
+    verdict: Verdict = "holds" if agrees else "fails"
     return Claim(text, verdict, why)
 
 

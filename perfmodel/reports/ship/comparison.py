@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -12,7 +12,9 @@ import pandas as pd
 
 from perfmodel.prediction import time_spreads
 from perfmodel.question import Options, resolve
+from perfmodel.reports.compared import compared
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
+from perfmodel.reports.findings import crossings
 from perfmodel.reports.ship import matrix
 from perfmodel.reports.ship.claims import Judged
 from perfmodel.reports.ship.pair import CONTEXTS, RATIOS, Both, Machines, on_loads
@@ -61,15 +63,16 @@ _RAW = View(
     _TOKENS,
     lambda service: service.throughput,
 )
+_EQUAL = View(
+    "ship-throughput-equal-power",
+    "System throughput at equal power",
+    _TOKENS,
+    lambda service: service.throughput,
+    equal_power=True,
+)
 _VIEWS = (
     _RAW,
-    View(
-        "ship-throughput-equal-power",
-        "System throughput at equal power",
-        _TOKENS,
-        lambda service: service.throughput,
-        equal_power=True,
-    ),
+    _EQUAL,
     View(
         "ship-output-speed",
         "Output tokens per second and user",
@@ -320,6 +323,40 @@ def _comparison_answer(raw: pd.DataFrame, judged: Sequence[Judged], boxes: float
     )
 
 
+def _times(over: pd.DataFrame, under: pd.DataFrame, ends: tuple[str, str]) -> str:
+    """Return one machine's throughput over another's, over the traffic: at worst and at best for the first.
+
+    Both have a row a traffic, in the same order.
+    """
+    least = over[ends[0]].to_numpy() / under[ends[1]].to_numpy()
+    most = over[ends[1]].to_numpy() / under[ends[0]].to_numpy()
+    return f"{least.min():.2g} to {most.max():.2g}"
+
+
+def _verdict(equal: pd.DataFrame, faster: Any, kilowatts: float) -> str:
+    """Return the answer of the report with its range, at equal power."""
+    by = dict(tuple(equal.groupby("series")))
+    bare, late, box = by["SHIP, bare"], by["SHIP, 50 us a stage"], by["SGB200-16Ki"]
+    drawn = ("value", "value")
+    return (
+        f"At equal power ({kilowatts:,.0f} kW) the pipeline serves {_times(bare, box, drawn)} times the tokens of the "
+        f"GPUs, by P:D and context, where a stage loses no time, and {_times(late, box, drawn)} times where it loses "
+        f"50 us; over every setting that the paper leaves open {_times(bare, box, ('low', 'high'))} times. Without "
+        f"loss a user's tokens come {np.min(faster):.0f} to {np.max(faster):.0f} times as fast."
+    )
+
+
+def _hero(equal: Chart) -> Chart:
+    """Return throughput at equal power for the one context at which machines cross most, or the longest."""
+    frame = equal.frame[equal.frame.series != "SGB200-2Ki"]
+    panels = list(frame.panel.unique())
+    drawn = {name: frame[frame.panel == name].reset_index(drop=True) for name in panels}
+    crossed = {name: len(crossings(one, "ratio", "value", "series", "xy")) for name, one in drawn.items()}
+    chosen = max(panels[::-1], key=lambda name: crossed[name])
+    title = f"{equal.title}, {chosen}"
+    return replace(equal, name="ship-hero", title=title, frame=drawn[chosen], facet="")
+
+
 @figure("ship-comparison")
 def comparison(
     model: str = "qwen3-235b-a22b",
@@ -354,18 +391,20 @@ def comparison(
     }
     judged = shapes(machines, free, ratios, contexts, (fixed, mixed))
     faster = fixed.gpu.tpot[0, 0, at.users, at.arrival] / fixed.ship.tpot[0, 0, at.budget, at.bare]
+    views = {
+        view: _view_chart(view, frame, drawn + (equal if view.equal_power else "") + view.more)
+        for view, frame in frames.items()
+    }
+    pipeline, box = machines.scenarios
     return Figure(
         "The comparison matrix",
         _comparison_answer(frames[_RAW], judged, boxes, float(np.median(faster))),
-        charts=(
-            *(
-                _view_chart(view, frame, drawn + (equal if view.equal_power else "") + view.more)
-                for view, frame in frames.items()
-            ),
-            *_claim_maps(judged),
-        ),
+        charts=(*views.values(), *_claim_maps(judged)),
         numbers=_comparison_numbers(boxes, mixed),
         claims=tuple(one.claim() for one in judged),
         tables=(_throughput_table(frames[_RAW], ratios, contexts, machines.watts, boxes),),
         notes=_comparison_notes(free, at),
+        verdict=_verdict(frames[_EQUAL], faster, machines.watts[0] / 1e3),
+        compared=compared([(pipeline, 1.0), (box, boxes)], f", {model}"),
+        hero=_hero(views[_EQUAL]),
     )

@@ -18,6 +18,7 @@ from perfmodel.planning.tco import asking, bom, ownership, published
 from perfmodel.planning.tco.uncertainty import draw_samples
 from perfmodel.prediction import evaluate
 from perfmodel.question import Options, resolve
+from perfmodel.reports.compared import compared
 from perfmodel.reports.figures import Chart, Figure, Layer, Number, Table, figure
 from perfmodel.serving.cost import AllInPower, cost, draw
 from perfmodel.serving.steady import steady_state
@@ -87,6 +88,29 @@ def _speed_answer(model: str, frame: pd.DataFrame) -> str:
     )
 
 
+def _speed_verdict(model: str, frame: pd.DataFrame) -> str:
+    """Return who is cheapest at a speed that users would wait for, and what the fastest costs."""
+    quick = frame[frame["speed"] >= LEAST]
+    if quick.empty:
+        return _speed_answer(model, frame)
+    cheap = min(quick.to_dict("records"), key=lambda row: row["usd"])
+    fast = max(frame.to_dict("records"), key=lambda row: row["speed"])
+    return (
+        f"A million tokens of {model} cost least on {cheap['system']}: {cheap['usd']:.2g} USD ({cheap['low']:.2g} to "
+        f"{cheap['high']:.2g}, 80 % of what the estimates leave open) at {cheap['speed']:.0f} tokens/s a user. The "
+        f"fastest is {fast['system']}: {fast['speed']:.0f} tokens/s at {fast['usd']:.2g} USD ({fast['low']:.2g} to "
+        f"{fast['high']:.2g})."
+    )
+
+
+def _speed_finding(frame: pd.DataFrame) -> str:
+    """Return which machine costs least at its best setting, and which is left at the highest speeds."""
+    cheapest = min(frame.to_dict("records"), key=lambda row: row["usd"])
+    tops = frame.groupby("system")["speed"].max().sort_values()
+    said = f"{cheapest['system']} costs least, {cheapest['usd']:.2g} USD at {cheapest['speed']:.0f} tokens/s a user"
+    return said + (f"; beyond {tops.iloc[-2]:.0f} only {tops.index[-1]} is left." if len(tops) > 1 else ".")
+
+
 def _speed_charts(model: str, frame: pd.DataFrame) -> tuple[Chart, Chart]:
     """Return price, and tokens a second and kW, against the speed of each user."""
     price = Chart(
@@ -110,6 +134,7 @@ def _speed_charts(model: str, frame: pd.DataFrame) -> tuple[Chart, Chart]:
         color="system",
         log="xy",
         caption="P50 with P10 to P90 over all estimates; points are requests at once.",
+        finding=_speed_finding(frame),
     )
     per_kw = replace(
         price,
@@ -118,6 +143,7 @@ def _speed_charts(model: str, frame: pd.DataFrame) -> tuple[Chart, Chart]:
         y="per_kw",
         layers=(Layer("line"), Layer("point")),
         caption="Power of the machines while serving, without PUE.",
+        finding="",
     )
     return price, per_kw
 
@@ -138,8 +164,14 @@ def speed(
     )
     if frame.empty:
         raise UserError(f"none of {', '.join(on)} holds {model} with {min(users):g} or more users at once")
+    asked = [resolve(model, place, Options(**{**vars(options), "concurrency": 1.0}), changes) for place in on]
     return Figure(
-        "Cost and efficiency against speed", _speed_answer(model, frame), _speed_charts(model, frame), notes=(_RULE,)
+        f"{model}: cost and efficiency against speed",
+        _speed_answer(model, frame),
+        _speed_charts(model, frame),
+        notes=(_RULE,),
+        verdict=_speed_verdict(model, frame),
+        compared=compared([(scenario, 1.0) for scenario in asked], f", {model}, {traffic}"),
     )
 
 
@@ -273,7 +305,7 @@ def systems(
     result = asking.own(model, on, Options(traffic=traffic, precision=precision), changes, tpot)
     data = result.to_dict()["answers"]
     return Figure(
-        "Side by side",
+        f"{model}: side by side",
         _systems_answer(tpot, result, data),
         _systems_charts(model, _parts_frame(result, data), _swings_frame(result, data)),
         tables=(_systems_table(model, result, data),),
