@@ -221,6 +221,8 @@ def test_nothing_serious_for_those_who_use_no_mouse_or_no_eyes(opened):
 
 @pytest.mark.program
 def test_print_opens_everything(opened):
+    # A printer does not wait: what lies in closed parts is drawn before anybody asks.
+    opened.wait_for_function("all('.chart').every((holder) => holder.querySelector('svg path'))")
     opened.evaluate("all('details').forEach((fold) => { fold.open = false; }), dispatchEvent(new Event('beforeprint'))")
     assert opened.evaluate("all('details.fold').every((fold) => fold.open)")
     assert opened.evaluate("all('.chart').every((holder) => holder.querySelector('svg'))")

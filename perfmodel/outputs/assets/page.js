@@ -171,10 +171,17 @@ document.addEventListener("click", (event) => {
   if (link && menu && innerWidth < 1088) menu.open = false;
 });
 window.addEventListener("hashchange", reveal);
+/* Charts in closed parts are drawn when nothing else is to do, one by one: a printer does not wait for them. */
+const whenIdle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
+function drawRest() {
+  const next = all(".chart").find((holder) => !holder.dataset.width);
+  if (next) draw(next).then(() => whenIdle(drawRest));
+}
+window.addEventListener("load", () => whenIdle(drawRest));
 window.addEventListener("beforeprint", () => {
   printing = true;
   openAll();
-  all(".chart").forEach((holder) => drawNow(holder, 660));
+  all(".chart").filter((holder) => !holder.dataset.width).forEach((holder) => drawNow(holder, 660));
   stack(document, 660);
 });
 window.addEventListener("afterprint", () => {
