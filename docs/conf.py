@@ -20,6 +20,7 @@ extensions = [
     "commands",
     "equation_book",
     "gallery",
+    "twins",
 ]
 root_doc = "index"
 exclude_patterns = ["build", "_ext", "generated/extra"]

@@ -13,6 +13,7 @@ from typing import Any
 from perfmodel import shapes
 from perfmodel.compilers.formula import Language, Step, steps
 from perfmodel.entered import idle, unmoved
+from perfmodel.outputs.brief import load_words
 from perfmodel.outputs.tables import plan_words, span
 from perfmodel.outputs.verdicts import solution_verdict
 from perfmodel.planning.sensitivity import Elasticity, elasticities
@@ -234,6 +235,7 @@ class Explanation:
         if ends:
             wide = f"{show(ends['low'], self.unit, 3)} to {show(ends['high'], self.unit, 3)}"
             said += f" ({span(ends, 's') if self.unit == 's' else wide})"
+        said += f" at {load_words(answer)}"
         rows = self.operators.get({"ttft_s": "prefill", "tpot_s": "decode"}.get(self.metric, ""))
         if rows:
             most = max(rows, key=lambda row: row.time)

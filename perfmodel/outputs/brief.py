@@ -42,7 +42,8 @@ def _chips(answer: Prediction) -> str:
     return f"{float(answer.chips):,g} chip{'' if float(answer.chips) == 1 else 's'}"
 
 
-def _load(answer: Prediction) -> str:
+def load_words(answer: Prediction) -> str:
+    """Return how many requests of which lengths an answer is about."""
     load = answer.scenario.traffic
     if answer.one_pass:
         return f"{float(load.prompt):,.0f} tokens in, {float(load.concurrency):,.0f} at once"
@@ -92,13 +93,13 @@ def verdict(answers: Sequence[Prediction]) -> str:
         (answer,) = fits
         what = "" if answer.one_pass else f"TPOT {_with_range(answer, 'tpot_s')}, "
         first = f"{names[0]} {plan_words(answer)} ({_chips(answer)}): {what}TTFT {_with_range(answer, 'ttft_s')}"
-        return f"{first} at {_load(answer)}{_limit(answer)}."
+        return f"{first} at {load_words(answer)}{_limit(answer)}."
     key = "ttft_s" if all(answer.one_pass for answer in fits) else "tpot_s"
     word = "TTFT" if key == "ttft_s" else "TPOT"
     fast, ties = _least(fits, names, key)
     cheap, level = _least(fits, names, "usd_per_mtok_blended")
     said = f"{names[fast]} ({_chips(fits[fast])}) is fastest: {word} {_with_range(fits[fast], key)}"
-    said += f" at {_load(fits[fast])}{ties}"
+    said += f" at {load_words(fits[fast])}{ties}"
     if cheap >= 0:
         said += f"; {names[cheap]} ({_chips(fits[cheap])}) is cheapest: {_cost(fits[cheap])}{level}"
     return f"{said}."
