@@ -105,7 +105,7 @@ def test_the_tree_fits_the_terminal(width, capsys, monkeypatch):
     # A path is never broken.
     assert all(max(map(len, line.split())) > width - 60 for line in long)
     # The answer in a sentence, with its range, before the tree.
-    assert re.match(r"tpot_s of llama-3.1-8b on dgx-h100 TP8 is [\d.]+ ms \([\d.]+-[\d.]+ ms\);", out[0])
+    assert re.match(r"tpot_s of llama-3.1-8b on dgx-h100 TP8 is [\d.]+ ms \([\d.]+-[\d.]+ ms\) at 1 at once,", out[0])
     assert out[out.index("") + 1].startswith("tpot_s = ")
     assert any(line.startswith("inputs that matter most") for line in out)
 
