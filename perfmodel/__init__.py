@@ -94,6 +94,7 @@ _SHOWN = {
     "planning.size:Sizing": ("outputs.sizing:sizing_text", "outputs.sizing:sizing_html"),
     "planning.capacity:Capacity": ("outputs.capacity:capacity_text", None),
     "planning.course:Course": ("outputs.sizing:course_text", None),
+    "planning.mixed:Mixed": ("outputs.sizing:mixed_text", None),
     "planning.plans:PlanChecked": ("outputs.plans:checked_text", None),
     "planning.pools:Disaggregated": ("outputs.sizing:pools_text", None),
     "planning.solve:Solution": ("compilers.explain:solved_text", None),

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.fit import FitAnswer
     from perfmodel.planning.launch import Launch
     from perfmodel.planning.load import Rated
+    from perfmodel.planning.mixed import Mixed
     from perfmodel.planning.plans import PlanChecked
     from perfmodel.planning.pools import Disaggregated
     from perfmodel.planning.simulate import Comparison as Simulation
@@ -933,7 +934,7 @@ def size(
     set: Changes = (),
     tick: Callable[[str], None] | None = None,
     **options: Unpack[SizeQuestion],
-) -> Sizing | Course: ...
+) -> Sizing | Course | Mixed: ...
 
 
 @overload
@@ -957,7 +958,7 @@ def size(
     set: Changes = (),
     tick: Callable[[str], None] | None = None,
     **options: Any,
-) -> Sizing | Course | Disaggregated | AgentsSizing:
+) -> Sizing | Course | Mixed | Disaggregated | AgentsSizing:
     """Search how many systems, of which kind, in which plan, serve a rate within objectives.
 
     Parameters
@@ -973,9 +974,10 @@ def size(
 
     Returns
     -------
-    Sizing, Course, Disaggregated or AgentsSizing
+    Sizing, Course, Mixed, Disaggregated or AgentsSizing
         With ``answers``, ``rejected``, ``reason``, ``to_frame()`` and ``to_dict()``; with several rates or a growth one
-        a step; with ``prefill_on`` two pools.
+        a step; with several traffics (``traffic="chat@40,rag@10"``) ``together`` and ``separate``; with
+        ``prefill_on`` two pools.
 
     Examples
     --------

@@ -290,6 +290,10 @@ class SizeQuestion(Priced, Coming, Limits, Arrivals, WithSessions, Within, total
     profile: Annotated[
         Quantities | None, Said("S,S,...", "Shares of the rate by period, as hours of a day.", "1", _SHARE, many=True)
     ]
+    separate: Annotated[
+        bool | None,
+        Said("", "A mix (--traffic NAME@RATE, repeated) on a fleet each too.", unit=None, switch=True),
+    ]
     save: Annotated[
         Name | None, Said("FILE", "Write question and best plan to a file, which plans check reads.", unit=None)
     ]

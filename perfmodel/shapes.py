@@ -458,6 +458,32 @@ class Course(TypedDict):
     reason: str | None
 
 
+class TrafficOfMix(TypedDict):
+    """A traffic among those that share a fleet, judged by its own requests."""
+
+    traffic: str
+    rate_per_s: Number
+    objectives: dict[str, float]
+    checked: dict[str, dict[str, Checked] | None]
+    """By system: what its simulation gives this traffic."""
+
+
+class Mixed(TypedDict):
+    """``size`` of several traffics: one fleet for all of them, and a fleet each where it is asked for."""
+
+    verdict: str
+    traffics: list[TrafficOfMix]
+    together: Sizing
+    """Times of its answers are those of all requests; ``checked`` is that of the traffic that stands worst."""
+    separate: list[Sizing]
+    least: str
+    separate_total: Number
+    """What a fleet each takes of what is made least."""
+    cheaper: str | None
+    """together, separate or tie."""
+    reason: str | None
+
+
 class Most(Sized):
     """The plan of a system that serves most, at the most that it serves."""
 

@@ -101,7 +101,8 @@ class Verb(TyperCommand):
             ASKED.reset(token)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of a verb."""
+        """Parse the arguments of a verb; traffics of a mix, each with its rate, are one option."""
+        args = _mixed(args)
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         self._take_project(ctx, values)
         for option in order:
@@ -114,6 +115,21 @@ class Verb(TyperCommand):
                 more = "; compare takes several" if option.name == "on" else ""
                 raise UserError(f"{option.opts[0]} is given twice: {self.name} takes one{more}")
         return super().parse_args(ctx, args)
+
+
+def _mixed(args: Sequence[str]) -> list[str]:
+    """Return arguments with repeated ``--traffic NAME@RATE`` as one, with commas."""
+    parts, rest = [], []
+    waiting = iter(args)
+    for arg in waiting:
+        name, equals, value = arg.partition("=")
+        if name != "--traffic":
+            rest.append(arg)
+        elif equals or (value := next(waiting, "")):
+            parts.append(value)
+    if len(parts) < 2 or not all("@" in part for part in parts):
+        return list(args)
+    return [*rest, "--traffic", ",".join(parts)]
 
 
 def asks(kind: type, *needed: str) -> Callable[[Callable[..., int]], Callable[..., int]]:

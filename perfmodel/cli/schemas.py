@@ -30,7 +30,7 @@ ANSWERS: dict[str, tuple[type, ...]] = {
     "tco": (shapes.Owning, shapes.OwningAgents),
     "explain": (shapes.Explanation,),
     "solve": (shapes.Solution,),
-    "size": (shapes.Sizing, shapes.Course, shapes.Pools, shapes.AgentsSizing),
+    "size": (shapes.Sizing, shapes.Course, shapes.Mixed, shapes.Pools, shapes.AgentsSizing),
     "capacity": (shapes.Capacity,),
     "simulate": (shapes.Simulation, shapes.AgentsSimulation),
     "plans check": (shapes.PlanChecked,),

@@ -31,6 +31,9 @@ def size(
 
     Several rates, or --growth with --years, say which plan lasts; --users stands for a rate.
 
+    Several traffics on one fleet: --traffic chat@40:ttft_p99=1s --traffic rag@10:ttft_p99=5s, requests a
+    second and, where they are its own, objectives of each; --separate asks for a fleet each too.
+
     With --sessions and --users: the fewest replicas that keep people with sessions before the cliff and within
     objectives on TTFT.
 
@@ -39,9 +42,10 @@ def size(
     from perfmodel import api
     from perfmodel.errors import UserError
     from perfmodel.outputs.agents import print_agents
-    from perfmodel.outputs.sizing import print_course, print_pools, print_sizing
+    from perfmodel.outputs.sizing import print_course, print_mixed, print_pools, print_sizing
     from perfmodel.planning.agents_size import AgentsSizing
     from perfmodel.planning.course import Course
+    from perfmodel.planning.mixed import Mixed
     from perfmodel.planning.pools import Disaggregated
 
     common.one_of(json=json, csv=csv)
@@ -63,6 +67,11 @@ def size(
             common.write_csv([answer])
         else:
             print_pools(answer, common.console())
+    elif isinstance(answer, Mixed):
+        if csv:
+            common.write_rows(answer.rows())
+        else:
+            print_mixed(answer, common.console(), explain_rejected)
     elif isinstance(answer, Course):
         if csv:
             common.write_rows(answer.rows())

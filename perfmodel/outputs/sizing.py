@@ -11,6 +11,7 @@ from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 from perfmodel.planning.course import Course
 from perfmodel.planning.course import lines as course_lines
 from perfmodel.planning.load import Sized, assumptions, cautions, plan_name
+from perfmodel.planning.mixed import Mixed
 from perfmodel.planning.pools import Disaggregated, tokens_a_chip
 from perfmodel.planning.size import Sizing
 from perfmodel.planning.verdict import asked, floor_words, lines, price_words
@@ -343,3 +344,32 @@ def print_course(course: Course, console: Any, explain: bool = False) -> None:
 def course_text(course: Course) -> str:
     """Return the answers of one question at several rates as plain text."""
     return plain(lambda console: print_course(course, console))
+
+
+def print_mixed(answer: Mixed, console: Any, explain: bool = False) -> None:
+    """Print what several traffics take on one fleet, traffic by traffic, and what a fleet each takes.
+
+    Parameters
+    ----------
+    answer : Mixed
+    console : rich.console.Console
+    explain : bool
+        Whether to list every rejected plan of the one fleet.
+    """
+    from rich.text import Text
+
+    console.print(Text(textwrap.fill(answer.verdict(), console.width), style="bold"))
+    console.print()
+    together = answer.together
+    if together.answers:
+        title = f"{together.answers[0].scenario.model.name}: {answer.mix.name} on one fleet, least {together.goal}"
+        side_by_side(title, _names(together.answers), answer_rows(together.answers), console)
+    print_said(
+        [("traffic by traffic, in the simulation of all", answer.lines()), ("a fleet each", answer.fleets())], console
+    )
+    print_said(_sizing_said(together, explain, "--explain-rejected"), console)
+
+
+def mixed_text(answer: Mixed) -> str:
+    """Return what several traffics take as plain text."""
+    return plain(lambda console: print_mixed(answer, console))

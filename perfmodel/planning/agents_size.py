@@ -130,7 +130,7 @@ def search(model: str | Model, systems: Sequence[str], set: Any, given: Mapping[
 #: Options of a search over a rate.
 _SEARCHED = (
     *("least", "precisions", "ks", "allow_unmeasured", "no_objective", "confidence"),
-    *("headroom", "availability", "chip_mtbf", "profile", "prefill_on", "growth", "years", "save"),
+    *("headroom", "availability", "chip_mtbf", "profile", "prefill_on", "growth", "years", "save", "separate"),
     *("active", "requests_per_minute", "peak", "max_nodes", "max_power", "max_cost"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfmodel import shapes
@@ -24,12 +24,15 @@ class Checked:
         which is left alone only where a value is far from its limit [s].
     requests : int
         Requests of all seeds.
+    of : tuple of (str, Checked)
+        Of several traffics: what each one meets. The rest is then that of the traffic that stands worst, by objective.
     """
 
     limits: Mapping[Key, float]
     values: Mapping[Key, float]
     errors: Mapping[Key, float]
     requests: int
+    of: tuple[tuple[str, Checked], ...] = ()
 
     def _beyond(self, key: Key, errors: float) -> float:
         """Return a value, so many standard errors up, over its limit."""
@@ -44,7 +47,7 @@ class Checked:
     @property
     def met(self) -> bool:
         """Whether every objective is met by two standard errors."""
-        return self.worst <= 1.0
+        return self.worst <= 1.0 and all(part.met for _, part in self.of)
 
     @property
     def missed(self) -> bool:
@@ -60,7 +63,8 @@ class Checked:
         """Return the objective that stands worst, with what the simulation gives."""
         key = self.nearest
         sure = f" +- {self.errors[key] / self.values[key]:.1%}" if self.errors[key] > 0 else ""
-        found = f"simulated {phrase(key)} {show(self.values[key], 's', 3)}{sure}"
+        whose = next((f" of {name}" for name, part in self.of if part.values[key] == self.values[key]), "")
+        found = f"simulated {phrase(key)}{whose} {show(self.values[key], 's', 3)}{sure}"
         return found if self.met or self.missed else f"{found}: too close to call"
 
     def to_dict(self) -> dict[str, shapes.Checked]:
@@ -72,6 +76,27 @@ class Checked:
             }
             for (time, what), value in self.values.items()
         }
+
+
+def worst_of(parts: Sequence[tuple[str, Checked]]) -> Checked:
+    """Return what several traffics meet together: of each objective that of the one which stands worst.
+
+    Parameters
+    ----------
+    parts : sequence of (str, Checked)
+        All with the same objectives, each at its own limit.
+    """
+    first = parts[0][1]
+    by_key = {
+        key: max((part for _, part in parts), key=lambda one: one.values[key] / one.limits[key]) for key in first.limits
+    }
+    return Checked(
+        {key: part.limits[key] for key, part in by_key.items()},
+        {key: part.values[key] for key, part in by_key.items()},
+        {key: part.errors[key] for key, part in by_key.items()},
+        first.requests,
+        tuple(parts),
+    )
 
 
 @dataclass(frozen=True)

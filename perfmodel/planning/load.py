@@ -259,6 +259,8 @@ def about_lengths(traffic: Traffic) -> str:
     """Return what is taken of the lengths of requests."""
     if is_trace(traffic.lengths):
         return f"lengths of {traffic.lengths}, as they are"
+    if "@" in traffic.lengths:
+        return f"a mix of {traffic.lengths}, each with lengths of its own; what is not simulated is of all together"
     if traffic.lengths == FIXED:
         return "every request of the mean lengths"
     if traffic.lengths not in LOGNORMAL:

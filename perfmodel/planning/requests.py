@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,11 @@ class Simulated:
         """Return what requests met beyond a first share of them, and what they finished from then on."""
         return self.between(int(len(self.ttft) * warm_up), len(self.ttft))
 
+    def only(self, kept: Any) -> Simulated:
+        """Return what some of the requests met; gaps between tokens are of all of them."""
+        names = ("arrived", "wait", "ttft", "tpot", "latency")
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
     def between(self, first: int, last: int) -> Simulated:
         """Return what requests met of which the first to count and the first not to count are given.
 
@@ -101,6 +106,27 @@ class Simulated:
         )
 
 
+@dataclass(frozen=True)
+class Stream:
+    """Requests of one traffic among those of others.
+
+    Attributes
+    ----------
+    name : str
+    rate, scv : float
+        Requests, all replicas together [1/s], and squared coefficient of variation of their gaps.
+    lengths : Lengths
+    limits : dict
+        By time and statistic: what its requests are held to [s].
+    """
+
+    name: str
+    rate: float
+    scv: float
+    lengths: Lengths
+    limits: Mapping[tuple[str, str], float]
+
+
 def arrivals(rate: float, scv: float, count: int, generator: Any) -> Any:
     """Draw arrival times of a renewal process with gamma gaps [s].
 
@@ -123,3 +149,38 @@ def drawn(rate: float, scv: float, lengths: Lengths, count: int, seed: int) -> L
     generator = np.random.default_rng(seed)
     prompt, output = lengths.draw(generator, count)
     return Load(arrivals(rate, scv, count, generator), prompt, output)
+
+
+def merged(streams: Sequence[Stream], share: float, count: int, seed: int) -> tuple[Load, Any]:
+    """Draw what comes of several traffics, in the order of arrival.
+
+    Parameters
+    ----------
+    streams : sequence of Stream
+    share : float
+        Of the rate of each [1].
+    count : int
+        Requests of all of them.
+    seed : int
+
+    Returns
+    -------
+    tuple of Load and ndarray
+        The requests, and the place of each one's stream among the streams.
+    """
+    total = sum(stream.rate for stream in streams)
+    loads = [
+        # More of each than come on average, so that no stream ends before the last request that is kept.
+        drawn(stream.rate * share, stream.scv, stream.lengths, _enough(count * stream.rate / total, stream.scv), part)
+        for stream, part in zip(streams, np.random.SeedSequence(seed).generate_state(len(streams)), strict=True)
+    ]
+    owner = np.repeat(np.arange(len(loads)), [len(load) for load in loads])
+    arrival, prompt, output = (
+        np.concatenate([getattr(load, name) for load in loads]) for name in ("arrival", "prompt", "output")
+    )
+    order = np.argsort(arrival, kind="stable")[:count]
+    return Load(arrival[order], prompt[order], output[order]), owner[order]
+
+
+def _enough(mean: float, scv: float) -> int:
+    return int(np.ceil(mean + 6 * np.sqrt(mean * max(1.0, scv)) + 6))

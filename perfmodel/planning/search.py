@@ -21,6 +21,7 @@ from perfmodel.planning.candidates import Means, Rejected, floors, means_of, pla
 from perfmodel.planning.checked import Key
 from perfmodel.planning.front import front
 from perfmodel.planning.load import Sized, plan_name, priced, service_of
+from perfmodel.planning.requests import Stream
 from perfmodel.planning.verify import check, slower, sold, spread, within
 from perfmodel.serving.chain import FULL
 from perfmodel.serving.lengths import Lengths
@@ -100,6 +101,8 @@ class Search:
         What a plan needs that is no answer, in words.
     simulated : bool
         Whether the simulation has the last word.
+    streams : tuple of Stream
+        Several traffics that share the replicas, each judged by its own requests.
     nearest : dict
         By objective that plans miss: the nearest that one comes to it [s], and which.
     rejected : list of Rejected
@@ -112,6 +115,7 @@ class Search:
     most_chips: float
     beyond: str = ""
     simulated: bool = True
+    streams: tuple[Stream, ...] = ()
     nearest: dict[Key, tuple[float, str]] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     candidates: int = 0
@@ -276,7 +280,8 @@ class Search:
 
     def _simulated(self, answer: Sized) -> Sized:
         self.checks += 1
-        return replace(answer, checked=check(answer, self.demand.growth, self.demand.factor(answer.scenario)))
+        factor = self.demand.factor(answer.scenario)
+        return replace(answer, checked=check(answer, self.demand.growth, factor, self.streams))
 
     def _undercut(self, best: Sized, others: Sequence[_Tried]) -> Sized:
         """Return a plan that takes fewer chips by its simulation than by the closed form, and than the best, if any."""

@@ -15,11 +15,13 @@ from perfmodel.planning.candidates import Rejected
 from perfmodel.planning.checked import Key
 from perfmodel.planning.limits import Limits
 from perfmodel.planning.load import Sized, about_load, cautions, content, open_numbers, priced, service_of
+from perfmodel.planning.mix import Mix, sure_of
 from perfmodel.planning.search import CHECKS, Demand, Search, loses
 from perfmodel.planning.verdict import verdict
 from perfmodel.planning.verify import floors, prices, sure
 from perfmodel.question import Options, resolve, split_changes, split_system
 from perfmodel.serving.availability import with_failures
+from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.objectives import Objectives, loaded, phrase, replicas_for
 from perfmodel.serving.traffic import lengths_of
 from perfmodel.shown import Shown
@@ -111,6 +113,7 @@ def size(
     available: float | None = None,
     chip_mtbf: float | None = None,
     profile: Sequence[float] = (),
+    mix: Mix | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> Sizing:
     """Search for the plans that serve a rate within objectives.
@@ -143,6 +146,8 @@ def size(
         Time between failures of a chip; published for GPUs only [s].
     profile : sequence of float
         Shares of the rate by period, as hours of a day; the answers say what each needs.
+    mix : Mix, optional
+        Several traffics that share the replicas; rate and objectives are then those of all of them.
     tick : callable, optional
         Called with a word on what is worked out.
 
@@ -153,7 +158,7 @@ def size(
     if not (rate > 0 and math.isfinite(rate)):
         raise UserError(f"--rate {rate:g}: must be more than 0 requests a second")
     each = split_changes(systems, changes)
-    asked = _Asked(Demand(rate, objectives, growth, confidence), within or Limits(), goal, allow_unmeasured)
+    asked = _Asked(Demand(rate, objectives, growth, confidence), within or Limits(), goal, allow_unmeasured, mix)
     searches: list[tuple[Sized, Search]] = []
     for on, own_changes in zip(systems, each, strict=True):
         if tick is not None:
@@ -163,6 +168,8 @@ def size(
             for precision in (precisions or (options.precision,))
             for depth in (depths or (options.k,))
         ]
+        if mix is not None:
+            bases = [mix.laid(base) for base in bases]
         asked.assumed += without_plan(bases[0].assumed)
         asked.warnings += [word for base in bases for word in base.warnings]
         answer, search = asked.of_system(bases, is_fixed(on, options))
@@ -173,7 +180,7 @@ def size(
         searches.append((replace(answer, periods=_periods(answer, profile, objectives)), search))
     searches.sort(key=lambda one: (math.isnan(one[0].goal(goal)), one[0].goal(goal), one[0].chips))
     answers = [answer for answer, _ in searches]
-    if answers:
+    if answers and mix is None:
         answers[0] = replace(answers[0], prices=prices(answers[0]))
     about = [*asked.assumed, *about_load(bases[0])]
     about += catalog.in_place(catalog.load_reliability()) if available else []
@@ -188,6 +195,7 @@ class _Asked:
     within: Limits
     goal: str
     allow_unmeasured: bool
+    mix: Mix | None = None
     rejected: list[Rejected] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -199,10 +207,12 @@ class _Asked:
         """Return the best plan of a system, with how sure it is and what its objectives cost."""
         most, beyond = self.within.chips_of(bases[0])
         everything = fixed or self.allow_unmeasured
-        search = Search(lengths_of(bases[0].traffic), self.demand, most, beyond)
+        mix = self.mix
+        lengths, streams = (lengths_of(bases[0].traffic), ()) if mix is None else (mix.lengths, mix.streams)
+        search = Search(lengths, self.demand, most, beyond, streams=streams)
         answer = search.best(bases, fixed, unmeasured=everything)
         if answer is None and not everything:
-            search = Search(search.lengths, self.demand, most, beyond)
+            search = Search(lengths, self.demand, most, beyond, streams=streams)
             answer = search.best(bases, fixed)
         self.rejected += search.rejected
         self.candidates += search.candidates
@@ -221,6 +231,8 @@ class _Asked:
             only = "" if everything else "no measured layout serves it; "
             self.warnings.append(f"{name}: {only}nobody has measured {what}, as in this plan")
         self.warnings += _idle_of_search(bases, answer, fixed, search)
+        if mix is not None:
+            return replace(answer, sure=sure_of(answer, mix, self.demand, most)), search
         return replace(answer, sure=sure(answer), floors=floors(answer)), search
 
     def answered(self, answers: Sequence[Sized], assumed: Sequence[str]) -> Sizing:
@@ -247,17 +259,20 @@ def _idle_of_search(bases: Sequence[Scenario], best: Sized, fixed: bool, search:
     """Return the changes that moved nothing of an answer: neither the plan that was found, nor which one is."""
     demand = search.demand
 
+    def lengths_as(asked: Scenario) -> Lengths:
+        return search.lengths if search.streams else lengths_of(asked.traffic)
+
     def kept(asked: Scenario) -> list[Any]:
         plan = best.scenario
         laid = replace(asked, deployment=plan.deployment, speculation=plan.speculation)
         budget = None if best.load.service.times.rides else best.token_budget
-        service = service_of(laid, lengths_of(asked.traffic), best.batch_cap, budget)
+        service = service_of(laid, lengths_as(asked), best.batch_cap, budget)
         scv, replicas = float(asked.traffic.arrival_scv), best.load.replicas
         return content(priced(laid, loaded(service, demand.rate, scv, replicas, demand.objectives), best.token_budget))
 
     def searched(asked: Scenario) -> list[Any]:
         tried = [replace(asked, deployment=base.deployment, speculation=base.speculation) for base in bases]
-        again = Search(lengths_of(asked.traffic), demand, search.most_chips, simulated=False)
+        again = Search(lengths_as(asked), demand, search.most_chips, simulated=False)
         found = again.best(tried, fixed)
         return [] if found is None else content(found)
 

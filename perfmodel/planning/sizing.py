@@ -13,6 +13,8 @@ from perfmodel.options import flag
 from perfmodel.planning import plans
 from perfmodel.planning.course import Course, Step, growth_of, years_of
 from perfmodel.planning.limits import MOST_CHIPS, Limits
+from perfmodel.planning.mix import AT
+from perfmodel.planning.mixed import Mixed, mixed
 from perfmodel.planning.pools import Disaggregated, disaggregated
 from perfmodel.planning.size import GOALS, Sizing, size
 from perfmodel.question import Options, resolve, word
@@ -23,7 +25,18 @@ from perfmodel.specs.units import show
 #: What is searched over where plans are; pools are sized on the plans that are given.
 _SEARCHED = (
     *("least", "precisions", "ks", "allow_unmeasured", "no_objective", "confidence", "headroom"),
-    *("availability", "chip_mtbf", "profile", "max_nodes", "max_power", "max_cost", "growth", "years", "save"),
+    *(
+        "availability",
+        "chip_mtbf",
+        "profile",
+        "max_nodes",
+        "max_power",
+        "max_cost",
+        "growth",
+        "years",
+        "save",
+        "separate",
+    ),
 )
 #: What says how many requests people send.
 _PEOPLE = ("active", "requests_per_minute", "peak")
@@ -38,7 +51,7 @@ def answered(
     objectives: Objectives,
     asked: plans.Asked,
     tick: Callable[[str], None] | None = None,
-) -> Sizing | Course | Disaggregated:
+) -> Sizing | Course | Disaggregated | Mixed:
     """Answer a question of ``size``.
 
     Parameters
@@ -55,6 +68,10 @@ def answered(
     """
     if options.concurrency is not None:
         raise UserError("give either --rate or --concurrency")
+    if AT in str(options.traffic):
+        return mixed(model, systems, options, changes, given, objectives, _searched(options, given), tick)
+    if "separate" in given:
+        raise UserError("--separate is of a mix: give --traffic NAME@RATE for each")
     rates, said = _rates(model, systems[0], options, changes, given)
     if "prefill_on" in given:
         return _pools(model, systems, options, changes, given, rates, objectives)

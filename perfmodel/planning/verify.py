@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
 
 import numpy as np
 
 from perfmodel.machines import speculation
-from perfmodel.planning.checked import Checked, Key, Price, Sure
+from perfmodel.planning.checked import Checked, Key, Price, Sure, worst_of
 from perfmodel.planning.events import simulate
 from perfmodel.planning.load import Sized
-from perfmodel.planning.requests import drawn
+from perfmodel.planning.requests import Simulated, Stream, drawn, merged
 from perfmodel.planning.simulate import measured
 from perfmodel.prediction import run
 from perfmodel.serving.objectives import QUEUE_TIMES, Objectives, queue_of, replicas_for, statistic
@@ -32,11 +34,13 @@ _PRICED = (0.8, 1.0, 1.5, 2.5)
 _IDLE, _MANY = 1e-3, 100_000
 #: Standard deviations to which the chance of meeting the objectives is told.
 _STEP = 0.25
+#: Times more requests that are simulated at most where one of several traffics is rare.
+_RARE = 4.0
 #: Standard deviations from the middle to an end of an 80 % band.
 _BAND = NormalDist().inv_cdf(0.9)
 
 
-def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
+def check(answer: Sized, growth: float = 1.0, factor: float = 1.0, streams: Sequence[Stream] = ()) -> Checked:
     """Simulate an answer until its objectives are known to be met or missed, or for the most seeds.
 
     Parameters
@@ -48,49 +52,89 @@ def check(answer: Sized, growth: float = 1.0, factor: float = 1.0) -> Checked:
     factor : float
         By which the machine is taken to be slower: as requests that arrive faster by it and are held to shorter times
         [1].
+    streams : sequence of Stream
+        Several traffics, each judged by its own requests; one where there are none.
 
     Returns
     -------
     Checked
     """
     load = answer.load
-    service, limits = load.service, slower(load.objectives, factor).limits
-    running = load.queue.running if math.isfinite(load.queue.running) else float(service.cap)
+    running = load.queue.running if math.isfinite(load.queue.running) else float(load.service.cap)
     replicas = min(load.replicas, _FEW if running > _MANY_RUNNING else _REPLICAS)
     life = max(running, 1.0) * replicas
     first = math.ceil(_WARM_UP * life)
-    # Those that come last meet a replica that empties.
-    last = first + max(REQUESTS, math.ceil(_LOOKED_AT * life))
-    count = last + math.ceil(life)
-    rate = load.rate * growth * factor * replicas / load.replicas
-    seen: dict[Key, list[float]] = {key: [] for key in limits}
-    percentiles = sorted({what for _, what in limits if what != "mean"})
-    checked = Checked(limits, {}, {}, 0)
+    least = min((stream.rate / load.rate for stream in streams), default=1.0)
+    # Those that come last meet a replica that empties; a rare traffic is to have requests enough of its own.
+    last = first + math.ceil(
+        max(REQUESTS, math.ceil(_LOOKED_AT * life)) * min(_RARE, 1 / (least * max(1, len(streams))))
+    )
+    seen = [
+        _Seen(stream.name, slower(Objectives(stream.limits), factor).limits)
+        for stream in streams
+        or (Stream("", load.rate, load.arrival_scv, load.service.lengths, load.objectives.limits),)
+    ]
+    share = growth * factor * replicas / load.replicas
+    found = Checked({}, {}, {}, 0)
     for seed in range(SEEDS[1]):
-        ran = simulate(
-            service.times,
-            drawn(rate, load.arrival_scv, service.lengths, count, seed),
-            cached=service.cached,
-            seed=seed,
-            replicas=replicas,
-            routing=service.routing,
-        )
-        met = measured(ran.between(first, last), percentiles)
-        for (time, what), values in seen.items():
-            value = met[next(key for key, name in QUEUE_TIMES.items() if name == time)][what]
-            values.append(0.0 if value is None else value)
-        means = {key: float(np.mean(values)) for key, values in seen.items()}
-        errors = {
-            key: float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-            for key, values in seen.items()
-        }
-        checked = Checked(limits, means, errors, (seed + 1) * count)
-        ratios = [means[key] / limit for key, limit in limits.items()]
+        _simulate(answer, streams, share, replicas, (first, last, last + math.ceil(life)), seed, seen)
+        parts = [(one.name, one.checked((seed + 1) * (last + math.ceil(life)))) for one in seen]
+        found = worst_of(parts) if streams else parts[0][1]
+        ratios = [found.values[key] / limit for key, limit in found.limits.items()]
         if max(ratios) > _FAR or max(ratios) < _NEAR:
             break
-        if seed + 1 >= SEEDS[0] and (checked.met or checked.missed):
+        if seed + 1 >= SEEDS[0] and (found.met or found.missed):
             break
-    return checked
+    return found
+
+
+@dataclass
+class _Seen:
+    """What the requests of one traffic met, a value a seed."""
+
+    name: str
+    limits: Mapping[Key, float]
+    values: dict[Key, list[float]] = field(default_factory=dict)
+
+    def add(self, ran: Simulated) -> None:
+        met = measured(ran, sorted({what for _, what in self.limits if what != "mean"}))
+        for time, what in self.limits:
+            value = met[next(key for key, name in QUEUE_TIMES.items() if name == time)][what]
+            self.values.setdefault((time, what), []).append(0.0 if value is None else value)
+
+    def checked(self, requests: int) -> Checked:
+        return Checked(
+            self.limits,
+            {key: float(np.mean(values)) for key, values in self.values.items()},
+            {
+                key: float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+                for key, values in self.values.items()
+            },
+            requests,
+        )
+
+
+def _simulate(
+    answer: Sized,
+    streams: Sequence[Stream],
+    share: float,
+    replicas: int,
+    counts: tuple[int, int, int],
+    seed: int,
+    seen: Sequence[_Seen],
+) -> None:
+    """Simulate one seed: of its requests those between the first two counts are looked at."""
+    load, (first, last, count) = answer.load, counts
+    service = load.service
+    if streams:
+        requests, owner = merged(streams, share, count, seed)
+    else:
+        requests, owner = drawn(load.rate * share, load.arrival_scv, service.lengths, count, seed), np.zeros(count)
+    ran = simulate(
+        service.times, requests, cached=service.cached, seed=seed, replicas=replicas, routing=service.routing
+    ).between(first, last)
+    for at, one in enumerate(seen):
+        one.add(ran.only(owner[first:last] == at) if streams else ran)
 
 
 def spread(scenario: Scenario) -> float:

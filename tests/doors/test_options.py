@@ -210,7 +210,7 @@ REFUSED = {
 }
 #: What says how an answer leaves, and files: tests of their own.
 APART = ("--on", "--axis", "--images", "--json", "--csv", "--latex", "--explain-rejected", "--trace")
-APART += ("--cash", "--verbose", "--save", "--operators", "--plot")
+APART += ("--cash", "--verbose", "--save", "--operators", "--plot", "--separate")
 #: What makes a question one about sessions, which most other options are refused beside.
 OF_SESSIONS = ("--sessions", "--tier")
 FOLDER = ("--out", "--keep", "--executor", "--scheduler", "--workers")
