@@ -651,6 +651,19 @@ class WayToServe(TypedDict):
     wins_to_mtok_per_day: Number
 
 
+class WinnerOfYear(TypedDict):
+    """The way to serve that costs least in one year, as the load grows."""
+
+    year: int
+    mtok_per_day: Number
+    deployments: int
+    way: str
+    usd_per_mtok: Number
+    machines: str
+    """Among owned, colocated and rented machines only; empty where none has a price."""
+    machines_usd_per_mtok: Number
+
+
 class SoldAt(TypedDict):
     """Blended prices at which providers sell the model's tokens, USD a million."""
 
@@ -689,6 +702,9 @@ class Owned(Asked):
     price: PriceSaid
     curve: list[SpeedPoint]
     ways: list[WayToServe]
+    winner_by_year: list[WinnerOfYear]
+    buy_in_year: int | None
+    """From which year on machines of one's own cost less than rented ones to the end; null where they do not."""
     usd_per_task: Number
     """One request, at the present value of all years."""
     npv_usd: Number

@@ -193,6 +193,14 @@ def _print_choice(owned: Owned, console: Any) -> None:
         low, high = choice.wins_from.get(way.name, (0.0, 0.0))
         wins = f"  least from {low:,.0f} to {high:,.0f}" if high else ""
         console.print(Text(f"{way.name:<{width}}{cells}  {way.said}{wins}"), soft_wrap=True)
+    if choice.years:
+        years = "; ".join(
+            f"year {one.year}, {one.load:,.0f} a day: {one.way} {money_figure(one.per_mtok)}"
+            + (f", of machines {one.machines} {money_figure(one.machines_per_mtok)}" if one.way != one.machines else "")
+            for one in choice.years
+        )
+        console.print(Text(f"least by year, at today's prices: {years}"), soft_wrap=True)
+        console.print(Text(f"when to buy: {choice.when()}"), soft_wrap=True)
 
 
 def _curves(result: Owning) -> list[tuple[str, list[str]]]:

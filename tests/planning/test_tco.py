@@ -530,3 +530,36 @@ def test_sn40l_over_h100_at_equal_speed():
     found = perfmodel.tco("llama-3.1-70b", on=["sn40l-16", "dgx-h100:tp=8"], tpot=0.03, samples=64, set=before)
     one, other = (owned.cost.blended for owned in found.systems)
     assert one / other == pytest.approx(0.92, abs=0.05)
+
+
+def test_the_way_of_each_year_is_the_cheapest_by_hand():
+    """Ways are added up here from their parts: owned machines are paid whole, rented ones while they serve."""
+    found = perfmodel.tco(
+        "llama-3.3-70b",
+        on="dgx-h100:tp=4,precision=fp8",
+        concurrency=32,
+        against_api=True,
+        growth="100%",
+        set={"economics.utilisation": 0.2},
+    )
+    choice = found.systems[0].choice
+    hour = choice.capacity / 24
+    for year in choice.years:
+        load = 0.2 * 2 ** (year.year - 1) * hour
+        assert year.load == pytest.approx(load * 24)
+        assert year.deployments == -(-round(load / hour, 9) // 1)
+        totals = {
+            way.name: (way.per_hour * year.deployments + way.per_busy_hour * load / hour + way.per_mtok * load) / load
+            for way in choice.ways
+            if way.name not in ("its batch rate", "dearest API")
+        }
+        machines = {name: usd for name, usd in totals.items() if "API" not in name}
+        assert year.per_mtok == pytest.approx(min(totals.values()))
+        assert totals[year.way] == pytest.approx(min(totals.values()))
+        assert machines[year.machines] == pytest.approx(min(machines.values()))
+    rented = [year for year in choice.years if year.machines.startswith("rented")]
+    assert rented
+    assert choice.buy_in == len(rented) + 1
+    told = found.to_dict()["answers"][0]
+    assert [one["way"] for one in told["winner_by_year"]] == [year.way for year in choice.years]
+    assert found.cash_rows()[1]["least_machines"] == choice.years[0].machines

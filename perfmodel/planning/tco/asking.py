@@ -87,7 +87,7 @@ def own(
         if setting is not None:
             owned = _bounded(owned, setting, bound)
         if against_api and cost is not None:
-            owned = replace(owned, choice=choose(answer, release))
+            owned = replace(owned, choice=choose(answer, release, growth))
         if cost is not None and cost.per_hour == cost.per_hour:
             owned = replace(owned, flow=cash_flow(answer, cost, growth, NAN if market is None else market.low))
         systems.append(owned)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfmodel.prediction import Prediction
-from perfmodel.serving.cost import cost_of
+from perfmodel.serving.cost import YEAR, cost_of
 from perfmodel.serving.steady import chips
 from perfmodel.specs import catalog
 from perfmodel.specs.paths import put
 from perfmodel.specs.prices import MARKETS, filled
-from perfmodel.specs.types import Prices, Scenario
+from perfmodel.specs.types import Economics, Prices, Scenario
 
 #: A price that is older than so many months is said.
 OLD = 6
@@ -21,6 +21,10 @@ OLD = 6
 LOADS = (0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 #: Of the list price, where a provider takes less for work that may wait a day; OpenAI, Anthropic and Google say half.
 BATCH = 0.5
+#: Ways that stand for reference: one that waits a day, and one that nobody needs to take.
+_BESIDE = ("its batch rate", "dearest API")
+#: Ways for which machines are placed in a room of one's own or of another.
+PLACED = ("colocated", "owned")
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,33 @@ class Way:
 
 
 @dataclass(frozen=True)
+class Cheapest:
+    """The way that costs least in one year.
+
+    Attributes
+    ----------
+    year : int
+    load : float
+        Million tokens a day.
+    deployments : int
+        That the load needs.
+    way : str
+    per_mtok : float
+        Of a million tokens [USD].
+    machines, machines_per_mtok : str, float
+        The same among machines only, owned, colocated or rented; empty and NaN where none has a price.
+    """
+
+    year: int
+    load: float
+    deployments: int
+    way: str
+    per_mtok: float
+    machines: str
+    machines_per_mtok: float
+
+
+@dataclass(frozen=True)
 class Choice:
     """The ways to serve one machine's load, and the load at which each wins.
 
@@ -165,6 +196,8 @@ class Choice:
         Million tokens a day.
     wins_from : mapping
         By way, the loads of one deployment at which it costs least: from and to, million tokens a day.
+    years : tuple of Cheapest
+        One a year of the life of the machines, as the load grows; prices stay as they are today.
     """
 
     system: str
@@ -173,6 +206,30 @@ class Choice:
     loads: tuple[float, ...]
     costs: Mapping[str, tuple[float, ...]]
     wins_from: Mapping[str, tuple[float, float]]
+    years: tuple[Cheapest, ...] = ()
+
+    @property
+    def buy_in(self) -> int | None:
+        """The first year from which on machines of one's own cost less than rented ones to the end, if there is one."""
+        first = None
+        for year in reversed(self.years):
+            if year.machines not in PLACED:
+                break
+            first = year.year
+        return first
+
+    def when(self) -> str:
+        """Return when to buy, in words."""
+        if not any(way.name in PLACED for way in self.ways):
+            return "machines of one's own have no price"
+        if self.buy_in is None:
+            said = f"rent: {self.years[-1].machines} costs less at the load of the last year"
+        elif self.buy_in == 1:
+            said = "buy now"
+        else:
+            said = f"buy for year {self.buy_in}, {self.years[0].machines} until then"
+        api = [str(year.year) for year in self.years if year.way != year.machines]
+        return f"{said}; in year {', '.join(api)} an API costs less than either" if api else said
 
 
 def _rented(scenario: Scenario, release: Prices, market: str) -> Way | None:
@@ -187,7 +244,7 @@ def _rented(scenario: Scenario, release: Prices, market: str) -> Way | None:
     return Way(f"rented, {market}", *((hour, 0.0) if market == "contract" else (0.0, hour)), 0.0, said)
 
 
-def choose(answer: Prediction, release: Prices) -> Choice:
+def choose(answer: Prediction, release: Prices, growth: float = 0.0) -> Choice:
     """Return the ways to serve the traffic of one machine's setting, and the load at which each wins.
 
     Parameters
@@ -195,6 +252,8 @@ def choose(answer: Prediction, release: Prices) -> Choice:
     answer : Prediction
     release : Prices
         That rents are taken from.
+    growth : float
+        Of the load, a year [1].
 
     Returns
     -------
@@ -206,7 +265,7 @@ def choose(answer: Prediction, release: Prices) -> Choice:
     rate = float(metrics["input_tokens_per_s"] + metrics["output_tokens_per_s"])
     capacity = rate * 3600 / 1e6
     ways = []
-    for how in ("colocated", "owned"):
+    for how in PLACED:
         idle, busy = _owned_hours(put(scenario, "economics.ownership", how))
         if idle == idle:
             ways.append(
@@ -222,6 +281,7 @@ def choose(answer: Prediction, release: Prices) -> Choice:
             ways.append(Way(words, 0.0, 0.0, price, f"{offer.provider} {offer.date}"))
             if take is min:
                 ways.append(Way("its batch rate", 0.0, 0.0, price * BATCH, "half of the list price, within a day"))
+    rivals = [way for way in ways if way.name not in _BESIDE]
     loads = tuple(share * capacity for share in LOADS)
     costs = {way.name: tuple(way.cost(load, capacity) for load in loads) for way in ways}
     return Choice(
@@ -230,8 +290,33 @@ def choose(answer: Prediction, release: Prices) -> Choice:
         tuple(ways),
         tuple(load * 24 for load in loads),
         costs,
-        _wins([way for way in ways if way.name not in ("its batch rate", "dearest API")], capacity),
+        _wins(rivals, capacity),
+        _by_year(rivals, capacity, economics, growth),
     )
+
+
+def _by_year(ways: Sequence[Way], capacity: float, economics: Economics, growth: float) -> tuple[Cheapest, ...]:
+    """Return the way that costs least in each year of a life, as the load grows."""
+    found = []
+    for year in range(1, max(1, math.ceil(float(economics.life) / YEAR - 1e-9)) + 1):
+        load = float(economics.utilisation) * (1 + growth) ** (year - 1) * capacity
+        if not (ways and load > 0):
+            break
+        best = min(ways, key=lambda way: way.cost(load, capacity))
+        placed = [way for way in ways if not way.per_mtok]
+        own = min(placed, key=lambda way: way.cost(load, capacity)) if placed else None
+        found.append(
+            Cheapest(
+                year,
+                load * 24,
+                math.ceil(load / capacity - 1e-9),
+                best.name,
+                best.cost(load, capacity),
+                own.name if own is not None else "",
+                own.cost(load, capacity) if own is not None else math.nan,
+            )
+        )
+    return tuple(found)
 
 
 def _owned_hours(scenario: Scenario) -> tuple[float, float]:

@@ -162,7 +162,11 @@ class Owning(Shown):
             for key, value in {**answer, **own}.items():
                 if key in ("sobol", "tornado", "implied_capex_usd", "curve", "ways", "cash_flow"):
                     continue
-                if isinstance(value, list):
+                if key == "winner_by_year":
+                    row[key] = "; ".join(
+                        f"{one['year']} {one['way']} ({one['machines']})" for one in answer["winner_by_year"]
+                    )
+                elif isinstance(value, list):
                     row[key] = "; ".join(value)
                 elif isinstance(value, dict):
                     row.update(_flat(key, value))
@@ -176,7 +180,12 @@ class Owning(Shown):
         """Return the cash flow of each system, one flat row a year, for CSV."""
         names = distinct([owned.name for owned in self.systems])
         pairs = zip(names, self.systems, strict=True)
-        return [row for name, owned in pairs if owned.flow is not None for row in rows(name, owned.flow)]
+        return [
+            {**row, **_least_in(owned.choice, row["year"])}
+            for name, owned in pairs
+            if owned.flow is not None
+            for row in rows(name, owned.flow)
+        ]
 
     def to_frame(self) -> Any:
         """Return a pandas frame with the flat columns of ``--csv``, one row a system."""
@@ -258,6 +267,8 @@ class Owning(Shown):
                 for point in owned.curve
             ],
             "ways": _ways(owned.choice),
+            "winner_by_year": _winners(owned.choice),
+            "buy_in_year": owned.choice.buy_in if owned.choice is not None else None,
             "usd_per_task": None if owned.flow is None else shapes.number(owned.flow.usd_per_task),
             "npv_usd": None if owned.flow is None else shapes.number(owned.flow.npv),
             "cash_flow": [] if owned.flow is None else rows(name, owned.flow),
@@ -297,6 +308,35 @@ def _ways(choice: Choice | None) -> list[shapes.WayToServe]:
             }
         )
     return ways
+
+
+def _least_in(choice: Choice | None, year: Any) -> dict[str, Any]:
+    """Return the way that costs least in a year as columns, where ways were asked for."""
+    if choice is None:
+        return {}
+    one = next((one for one in choice.years if one.year == year), None)
+    return {
+        "least_way": one and one.way,
+        "least_usd_per_mtok": one and shapes.number(one.per_mtok),
+        "least_machines": one and one.machines,
+        "least_machines_usd_per_mtok": one and shapes.number(one.machines_per_mtok),
+    }
+
+
+def _winners(choice: Choice | None) -> list[shapes.WinnerOfYear]:
+    """Return the way that costs least in each year."""
+    return [
+        {
+            "year": one.year,
+            "mtok_per_day": shapes.number(one.load),
+            "deployments": one.deployments,
+            "way": one.way,
+            "usd_per_mtok": shapes.number(one.per_mtok),
+            "machines": one.machines,
+            "machines_usd_per_mtok": shapes.number(one.machines_per_mtok),
+        }
+        for one in (choice.years if choice is not None else ())
+    ]
 
 
 def of_system(owned: Owned) -> float:
