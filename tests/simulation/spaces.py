@@ -39,10 +39,8 @@ def options_of(asked):
     return asked["model"], asked["on"], asked["traffic"], asked["rate"], Objectives(limits)
 
 
-def cheaper(asked, bought):
-    """Fewest nodes below those bought on which a layout meets the objectives beyond noise, and layouts looked at."""
-    model, on, traffic, rate, objectives = options_of(asked)
-    base = resolve(model, on, Options(traffic=traffic))
+def fewest_nodes(base, rate, objectives, bought, most=SURE):
+    """Fewest nodes, no more than those bought, on which a layout comes to a share of the limits; layouts looked at."""
     lengths, tried = lengths_of(base.traffic), 0
     for nodes in range(1, bought):
         for scenario in (one for one in plans_of(base) if float(one.deployment.pp) == 1):
@@ -53,7 +51,7 @@ def cheaper(asked, bought):
             if not rate < 0.99 * service.capacity * replicas:
                 continue
             tried += 1
-            if judged(priced(scenario, loaded(service, rate, 1.0, replicas, objectives), service.times.budget)) <= SURE:
+            if judged(priced(scenario, loaded(service, rate, 1.0, replicas, objectives), service.times.budget)) <= most:
                 return nodes, tried
     return bought, tried
 
@@ -106,7 +104,8 @@ def main() -> None:
         elif bought > MOST:
             print(seed, asked, f"{bought} nodes: too large a space", flush=True)
         else:
-            fewest, tried = cheaper(asked, bought)
+            base = resolve(model, on, Options(traffic=traffic))
+            fewest, tried = fewest_nodes(base, rate, objectives, bought)
             found.append(bought / fewest)
             print(seed, asked, f"bought {bought} nodes, {fewest} meet it, {tried} simulated", flush=True)
     if found and given.confidence is None:
