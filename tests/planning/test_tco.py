@@ -205,7 +205,8 @@ ASK = ["tco", "llama-3.1-8b", "--on", "dgx-h100:tp=1", "--on", "dgx-b200:tp=1", 
 def test_json_has_the_documented_keys(capsys):
     assert run([*ASK, "--concurrency", "8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    keys = {"schema_version", "verb", "question", "answers", "probability_cheaper", "tpot_bound_s", "sold_usd_per_mtok"}
+    keys = {"schema_version", "perfmodel", "numbers_version", "verb", "question", "answers"}
+    keys |= {"probability_cheaper", "tpot_bound_s", "sold_usd_per_mtok"}
     assert set(found) == keys | {"assumed", "warnings"}
     for one in found["answers"]:
         assert set(one) >= KEYS
