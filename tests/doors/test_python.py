@@ -22,7 +22,7 @@ from perfmodel.serving.objectives import STATISTICS, TIMES
 COMMANDS = typer.main.get_command(application()).commands
 MODEL, H100 = "llama-3.1-8b", "dgx-h100:tp=1"
 #: What the command line has for the way an answer leaves, and Python for the way it is asked.
-OUT = {"json", "csv", "latex", "operators", "explain_rejected", "verbose"}
+OUT = {"json", "csv", "latex", "operators", "plot", "explain_rejected", "verbose"}
 IN = {"objectives", "tick"}
 #: Names that are no words of Python's, or stand for several.
 CALLED = {"changes": "set", "axis": "axes"}
