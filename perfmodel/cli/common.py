@@ -102,7 +102,8 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of a verb; traffics of a mix, each with its rate, are one option."""
-        args = _mixed(args)
+        if any(each.name == "separate" for each in self.params):
+            args = _mixed(args)
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         self._take_project(ctx, values)
         for option in order:
