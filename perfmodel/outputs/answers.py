@@ -56,7 +56,7 @@ _MEANINGS = {
     "assumed": "what the question left open and the answer assumed",
     "warnings": "what to mind",
     "perfmodel": "version that gave the answer",
-    "numbers": "release of prices, and a digest of calibrations, power models, engines and prices in use",
+    "numbers_version": "release of prices, and a digest of calibrations, power models, engines and prices in use",
 }
 _BEGINNINGS = {
     "prefill_": "part of TTFT by cause; the parts add up to TTFT",
@@ -79,7 +79,7 @@ def meaning(column: str) -> str:
 def full_row(answer: Prediction) -> dict[str, Any]:
     """Return the flat columns of ``--csv``, and the band."""
     ends = {f"{name}_{end}": answer.band.get(name, {}).get(end) for name in METRICS for end in ("low", "high")}
-    return {**answer.row(), **ends, "perfmodel": __version__, "numbers": numbers_version()}
+    return {**answer.row(), **ends, "perfmodel": __version__, "numbers_version": numbers_version()}
 
 
 def full_rows(answers: Iterable[Prediction]) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ class Plan(TypedDict):
 
     perfmodel_plan: int
     version: str
-    numbers: NotRequired[str]
+    numbers_version: NotRequired[str]
     """Release of prices, and a digest of calibrations, power models, engines and prices in use."""
     written: str
     verdict: str
@@ -210,7 +210,7 @@ def save(sizing: Sizing, asked: Asked, path: Path) -> None:
     content: Plan = {
         "perfmodel_plan": FORMAT,
         "version": __version__,
-        "numbers": numbers_version(),
+        "numbers_version": numbers_version(),
         "written": date.today().isoformat(),
         "verdict": sizing.verdict(),
         "question": asked,
@@ -321,7 +321,7 @@ class PlanChecked(Shown):
             words.append(f"{len(self.inputs)} input{'s' if len(self.inputs) > 1 else ''} moved")
         if version != __version__:
             words.append(f"perfmodel {version} wrote it, {__version__} checks it")
-        numbers = self.plan.get("numbers", "")
+        numbers = self.plan.get("numbers_version", "")
         if numbers and numbers != numbers_version():
             words.append(f"numbers {numbers} were in use, {numbers_version()} are now")
         return " and ".join(words) or "its inputs are as they were: the equations of perfmodel changed"

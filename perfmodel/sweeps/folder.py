@@ -427,7 +427,7 @@ def _manifest(space: Space, kept: Reduction | None, question: str, points: int) 
     """Return what the folder holds, in words and as a fingerprint of every number that enters."""
     return {
         "perfmodel": __version__,
-        "numbers": numbers_version(),
+        "numbers_version": numbers_version(),
         "question": question,
         "assumed": list(space.assumed),
         "axes": {

@@ -28,7 +28,7 @@ def test_json_and_csv_say_package_and_numbers(capsys):
 def test_an_export_says_which_numbers_gave_it(tmp_path):
     assert run(["export", *ASK[1:], "--csv", str(tmp_path / "a.csv")]) == 0
     (row,) = csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text("utf-8")))
-    assert (row["perfmodel"], row["numbers"]) == (__version__, numbers_version())
+    assert (row["perfmodel"], row["numbers_version"]) == (__version__, numbers_version())
 
 
 @pytest.mark.parametrize("file", ["calibration/h100-vllm.yaml", "prices/2026-11.yaml"])
@@ -52,7 +52,7 @@ def test_a_plan_saved_with_other_numbers_says_so(tmp_path, capsys):
     ask = ["size", "llama-3.1-8b", "--on", "dgx-h100:tp=1", "--rate", "5", "--ttft-p99", "2 s", "--save", str(plan)]
     assert run(ask) == 0
     text = Path(plan).read_text("utf-8")
-    assert f"numbers: {numbers_version()}" in text
+    assert f"numbers_version: {numbers_version()}" in text
     # Another price and other numbers: what moved is said, and why.
     text = re.sub(r"usd_per_hour: ([\d.]+)", lambda price: f"usd_per_hour: {2 * float(price[1])}", text)
     plan.write_text(text.replace(numbers_version(), "2025-01.0000000000"), "utf-8")
