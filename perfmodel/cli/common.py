@@ -80,14 +80,14 @@ class Verb(TyperCommand):
         """Run the verb; its question is known to what prints the answer."""
         if not (notes := ctx.meta.get("notes")):
             return self._invoke(ctx)
-        from perfmodel.cli.project import FILE
+        from perfmodel.cli.project import blamed
         from perfmodel.question.scenario import noting
 
         try:
             with noting(notes):
                 return self._invoke(ctx)
         except UserError as error:
-            raise UserError(f"{error} ({FILE} gives {', '.join(ctx.default_map)})") from None
+            raise UserError(f"{error}{blamed(str(error), ctx.default_map)}") from None
 
     def _invoke(self, ctx: Any) -> Any:
         given = {name: value for key, value in ctx.params.items() if value and (name := question_name(key))}

@@ -25,6 +25,7 @@ from perfmodel.writing import reason
 FILE = "perfmodel.toml"
 #: Parameters of the verbs by the field that gives them.
 _PARAMETERS = {"model": "model", "systems": "on", "traffic": "traffic", "prices": "prices", "region": "region"}
+_FIELDS = {name: field for field, name in _PARAMETERS.items()}
 #: What a command gives in place of a field.
 _INSTEAD = {"traffic": ("prompt", "output", "context", "sessions", "trace")}
 
@@ -64,9 +65,23 @@ class Project:
 
     def notes(self, values: Mapping[str, Any]) -> list[str]:
         """Return what is assumed by the file, a line a value."""
-        named = {"on": "systems"}
         shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in values.items()}
-        return [f"{named.get(name, name)} {text}: {self.path.name} of the project" for name, text in shown.items()]
+        return [f"{_FIELDS[name]} {text}: {self.path.name} of the project" for name, text in shown.items()]
+
+
+def blamed(message: str, values: Mapping[str, Any]) -> str:
+    """Return which fields of the file a message is about, in words that end it; empty where it is about none.
+
+    Parameters
+    ----------
+    message : str
+        Of a refusal.
+    values : mapping of str to Any
+        Parameters that the file gave.
+    """
+    given = {_FIELDS[name]: [value] if isinstance(value, str) else value for name, value in values.items()}
+    named = [field for field, texts in given.items() if any(text.partition(":")[0] in message for text in texts)]
+    return f" ({FILE} gives {', '.join(named)})" if named else ""
 
 
 def _field(path: Path, name: str, value: Any) -> Any:

@@ -82,3 +82,11 @@ def test_a_wrong_name_says_that_the_file_gave_it(below, capsys):
     assert run(["predict", "llama-3.1-8b", "--on", "dgx-h100"]) == 2
     assert "'no-such'" in (said := capsys.readouterr().err)
     assert said.endswith("(perfmodel.toml gives traffic)\n")
+
+
+def test_a_wrong_system_of_the_file_is_named_by_its_field_and_a_wrong_option_is_not_laid_to_it(below, capsys):
+    assert run(["predict", "--tp", "3.5"]) == 2
+    assert "perfmodel.toml" not in capsys.readouterr().err
+    (below / "perfmodel.toml").write_text('systems = ["no-such"]')
+    assert run(["predict", "llama-3.1-8b"]) == 2
+    assert capsys.readouterr().err.endswith("(perfmodel.toml gives systems)\n")
