@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.outputs.tables import plain, print_said, side_by_side, table_html
 from perfmodel.outputs.verdicts import print_first, simulation_verdict
 from perfmodel.planning.simulate import Comparison
+from perfmodel.specs.catalog import IN_PLACE
 from perfmodel.specs.units import show
 
 _NAMES = {"wait_s": "wait", "ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "request_latency_s": "request"}
@@ -80,7 +81,7 @@ def print_simulation(result: Comparison, console: Any, verbose: bool = False) ->
     decides = [row for row in _rows(result) if row[0].partition(" ")[0] in ("TTFT", "TPOT", "request")]
     side_by_side("", _HEADINGS, [row for row in decides if row[0].endswith((" mean", " P99"))], console)
     (_, assumed), (_, mind) = _said(result)
-    for line in mind[:_MOST]:
+    for line in [*(line for line in assumed if line.endswith(IN_PLACE)), *mind[:_MOST]]:
         console.print(Text(textwrap.fill(line, console.width, initial_indent="- ", subsequent_indent="  ")))
     more = len(assumed) + len(mind[_MOST:])
     console.print(Text(f"-v: waits, ITL, percentiles, and {more} lines more of what is assumed and to be minded"))

@@ -242,8 +242,8 @@ def _is_near(one: str, other: str) -> bool:
 def _parent(path: Path, parent_name: str) -> Path:
     """Return the file that a file extends: beside it, or bundled."""
     systems = FOLDERS["system"][0]
-    below = [systems, f"{systems}/{path.parent.name}", path.parent.name]
-    tried = [path.parent, *(bundled() / folder for folder in reversed(below))]
+    below = [path.parent.name, f"{systems}/{path.parent.name}", *(folder for folder, *_ in FOLDERS.values())]
+    tried = [path.parent, *(bundled() / folder for folder in below)]
     for folder in tried:
         parent_path = folder / f"{parent_name}.yaml"
         # A file may extend the bundled one that it stands before.

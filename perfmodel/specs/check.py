@@ -33,7 +33,7 @@ def _dataclass(path: Path) -> type[Any]:
         return Reliability
     if path.name == catalog.REGIONS:
         return Regions
-    if raw.keys() & {"layers", "hf_id"}:
+    if raw.keys() & {"layers", "hf_id"} or raw.get("extends") in catalog.stems("model"):
         return Model
     if "prompt" in raw:
         return Traffic

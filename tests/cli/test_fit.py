@@ -12,7 +12,16 @@ QUESTION = ["fit", "llama-3.1-8b", "--on", "dgx-h100:tp=1"]
 TOO_LONG = ["fit", "llama-3.1-70b", "--on", "dgx-h100:tp=2"]
 KEYS = {
     *("model", "system", "plan", "chips", "fits", "context", "kv_tokens"),
-    *("max_concurrency", "max_concurrency_unrounded", "memory_utilisation", "schema_version", "verb", "question"),
+    *(
+        "max_concurrency",
+        "max_concurrency_unrounded",
+        "memory_utilisation",
+        "schema_version",
+        "perfmodel",
+        "numbers_version",
+        "verb",
+        "question",
+    ),
     *("parts", "per_token_bytes", "fixed_bytes", "per_request_bytes", "block_tokens", "assumed", "warnings", "reason"),
 }
 PARTS = {"visible", "outside_budget", "weights", "activation_peak", "non_torch", "cuda_graphs", "kv_pool", "missing"}

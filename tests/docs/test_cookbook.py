@@ -31,7 +31,11 @@ def test_every_use_is_there():
     [pytest.param(*use, marks=[] if use[0] == "Embedding" else [pytest.mark.nightly]) for use in USES],
     ids=[use for use, _ in USES],
 )
-def test_a_use_says_which_machine_and_what_it_costs(use, command, capsys):
+def test_a_use_says_which_machine_and_what_it_costs(use, command, tmp_path, monkeypatch, capsys):
+    (tmp_path / "workloads" / "models").mkdir(parents=True)
+    own = re.search(r"```yaml\n(name: embedder\n.*?)```", PAGE, re.S)
+    (tmp_path / "workloads" / "models" / "embedder.yaml").write_text(own[1], "utf-8")
+    monkeypatch.chdir(tmp_path)
     assert run(shlex.split(command)[1:]) == 0
     out = capsys.readouterr().out
     assert "USD" in out

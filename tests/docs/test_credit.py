@@ -23,7 +23,8 @@ spec.loader.exec_module(supply)
 
 
 def test_a_page_with_charts_has_the_notices_of_the_libraries_in_it() -> None:
-    drawn = page.page("t", "l", [page.chart({"mark": "line"}, "c", "one")], [])
+    opening = page.Opening("t", "q", "v", hero=page.chart({"mark": "line"}, "It grows", "c", "one"))
+    drawn = page.page(opening, [], [])
     for words in ("University of Washington Interactive Data Lab", "Mike Bostock", "Joachim Wester", "Simon Lydell"):
         assert words in drawn
     for library in ("vega", "vega-lite", "vega-embed", "d3-scale", "topojson-client", "semver"):
@@ -34,7 +35,7 @@ def test_a_page_with_charts_has_the_notices_of_the_libraries_in_it() -> None:
         "without fee is hereby",
     ):
         assert words in drawn
-    assert "Redistributions" not in page.page("t", "l", ["<p>no chart</p>"], [])
+    assert "Redistributions" not in page.page(page.Opening("t", "q", "v", hero="<p>no chart</p>"), [], [])
 
 
 def test_every_configuration_names_its_source_and_licence() -> None:

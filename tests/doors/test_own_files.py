@@ -184,3 +184,13 @@ def test_a_copy_of_a_bundled_file_replaces_nothing(here, capsys):
         assert run(["predict", "llama-3.1-8b", "--on", "dgx-h100", "--json"]) == 0
         assumed = json.loads(capsys.readouterr().out)["assumed"]
         assert any("in place of the bundled one" in line for line in assumed) == said
+
+
+def test_a_model_of_ones_own_extends_a_bundled_one(here) -> None:
+    folder = here / "workloads" / "models"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "embedder.yaml").write_text("name: embedder\nextends: qwen3-8b\ntask: pool\n", "utf-8")
+    for name in ("embedder", str(folder / "embedder.yaml")):
+        assert perfmodel.model(name).task == "pool"
+        assert perfmodel.model(name).layers == perfmodel.model("qwen3-8b").layers
+    assert run(["specs", "check", str(folder / "embedder.yaml")]) == 0
