@@ -157,7 +157,7 @@ class Explanation:
     origins : dict of str to Provenance
         Where those inputs come from, by path.
     operators : dict of str to tuple of OperatorTime
-        By phase; see :func:`perfmodel.prediction.operators.operator_times`.
+        By phase; the first adds up to TTFT, the second to TPOT.
     mind : tuple of str
         Changes of the question that moved nothing of the result.
     """
